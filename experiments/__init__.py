@@ -1,0 +1,1 @@
+"""Command lines, presets and committed results."""

@@ -1,0 +1,1 @@
+"""Probabilistic continual learning: CLAW and its rivals as Pyro model/guide pairs."""

@@ -1,0 +1,1 @@
+"""Data sets, where they come from, and the benchmarks made of them."""

@@ -1,0 +1,1 @@
+"""The log-scale prior, the matched Gaussian, and the KLs between them."""
