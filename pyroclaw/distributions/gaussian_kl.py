@@ -1,0 +1,81 @@
+r"""The KL divergence between two Gaussians, tempered, in as few passes over the weights as it can be.
+
+.. math::
+
+    \tfrac{\beta}{2}\Big[\frac{v + \lambda\,(m - m_0)^2}{v_0} + \log v_0 - \log v - 1\Big]
+
+β weighs the whole divergence and λ its quadratic part, the pull of the mean towards the prior's; β = λ = 1 is the KL
+itself. The prior enters by its precision and its log variance, which can be computed once per task.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+
+VARIANCE_FLOOR = 1e-16
+"""Where a variance is taken a logarithm, a root or a reciprocal of, it is held at this floor (a standard deviation of
+1e-8, below the rounding of any weight that matters): the square of the gradient there still fits in float32."""
+
+
+class GaussianPrior(NamedTuple):
+    """What the KL needs to know of its second argument."""
+
+    mean: torch.Tensor
+    precision: torch.Tensor
+    log_variance: torch.Tensor
+
+    @classmethod
+    def from_moments(cls, mean: torch.Tensor, variance: torch.Tensor) -> "GaussianPrior":
+        """Hold the variance at its floor: a prior that is a point mass pulls hard, but not infinitely so."""
+        variance = variance.clamp_min(VARIANCE_FLOOR)
+        return cls(mean, variance.reciprocal(), variance.log())
+
+
+def gaussian_kl(
+    mean: torch.Tensor, variance: torch.Tensor, prior: GaussianPrior, beta: float = 1.0, lam: float = 1.0
+) -> torch.Tensor:
+    """The tempered KL of the module, elementwise, with gradients to all tensors.
+
+    A variance of 0 has an infinite KL. It is held at :data:`VARIANCE_FLOOR`, with the gradient that holds there: the
+    value is finite and the gradient is finite and points towards a larger variance.
+    """
+    tensors = torch.broadcast_tensors(mean, variance, *prior)
+    return _GaussianKL.apply(*tensors, beta, lam)
+
+
+class _GaussianKL(torch.autograd.Function):
+    """Written out because this runs on every weight in every step: the derivatives share the terms of the value, and
+    in-place arithmetic on them takes about half the time of recording each operation."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        mean: torch.Tensor,
+        variance: torch.Tensor,
+        prior_mean: torch.Tensor,
+        precision: torch.Tensor,
+        log_variance: torch.Tensor,
+        beta: float,
+        lam: float,
+    ) -> torch.Tensor:
+        held = variance.clamp_min(VARIANCE_FLOOR)
+        distance = mean - prior_mean
+        spread = torch.addcmul(held, distance, distance, value=lam)
+        value = (spread * precision).add_(log_variance).sub_(held.log()).sub_(1).mul_(beta / 2)
+        mean_slope = distance.mul_(precision).mul_(beta * lam)
+        variance_slope = held.reciprocal_().neg_().add_(precision).mul_(beta / 2)
+        prior_needs_grad = any(ctx.needs_input_grad[2:5])
+        ctx.save_for_backward(mean_slope, variance_slope, spread.mul_(beta / 2) if prior_needs_grad else None)
+        ctx.beta = beta
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        mean_slope, variance_slope, precision_slope = ctx.saved_tensors
+        to_mean = grad * mean_slope
+        to_variance = grad * variance_slope if ctx.needs_input_grad[1] else None
+        if precision_slope is None:
+            return to_mean, to_variance, None, None, None, None, None
+        return to_mean, to_variance, -to_mean, grad * precision_slope, grad * (ctx.beta / 2), None, None

@@ -1,0 +1,160 @@
+r"""The Gaussian that matches the moments of an adapted weight: equation (4') of the CLAW paper.
+
+A task uses the weight :math:`w = \gamma(1 + b\alpha)`, where α ~ Bernoulli(p) says whether the neuron is adapted and
+1 + b is its gain when it is. With α replaced by N(p, p(1-p)) the gain 1 + bα has the moments
+
+.. math:: m = 1 + bp, \qquad v = b^2 p(1-p).
+"""
+
+import math
+from typing import Any, ClassVar
+
+import pyro.distributions as dist
+import torch
+from pyro.distributions import TorchDistribution
+from torch.distributions import constraints
+
+from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
+from pyroclaw.errors import InputError
+
+Moments = tuple[torch.Tensor, torch.Tensor]
+
+
+def gain_moments(b: torch.Tensor, p: torch.Tensor) -> Moments:
+    """Mean and variance of the gain 1 + bα of one neuron."""
+    return 1 + b * p, b * b * (p * (1 - p))
+
+
+def product_moments(first: Moments, second: Moments) -> Moments:
+    """Mean and variance of the product of two independent gains, each given by its (mean, variance).
+
+    The variance (m1² + v1)(m2² + v2) - m1² m2² is multiplied out, so that nothing cancels.
+    """
+    (m1, v1), (m2, v2) = first, second
+    return m1 * m2, m1 * m1 * v2 + m2 * m2 * v1 + v1 * v2
+
+
+class MatchedGaussian(TorchDistribution):
+    r"""Gaussian over an adapted weight, with the mean γm and, by the kind of γ, the variance
+
+    - γ a point ("tied", the paper's literal equation): :math:`\gamma^2 v`;
+    - γ ~ N(gamma, σ²) independent of α ("mean-field"): :math:`\gamma^2 v + \sigma^2(m^2 + v)`.
+
+    Parameters keep their own shapes, so what is per neuron is computed per neuron: gamma may be ``[R, 1, in, out]``
+    against b and p of shape ``[R, 1, 1, out]``. Only :attr:`mean`, :attr:`variance` and samples have the full shape.
+
+    At p = 0, p = 1 or b = 0 the tied weight is a point mass, and so is any weight whose gain is exactly 0. Then
+    :attr:`variance` is exactly 0, but the derivative of its root would be infinite: :attr:`stddev`, the density and the
+    noise of samples hold the variance (in samples of a tied weight, that of the gain) at ``VARIANCE_FLOOR``, a standard
+    deviation of 1e-8, with gradient 0. Samples are the mean to within rounding and no gradient is NaN.
+
+    :param gamma: γ, the global weight (its mean, with an own scale).
+    :param b: gain of an adapted neuron minus one.
+    :param p: probability that the neuron is adapted, in [0, 1].
+    :param scale: σ, or None when γ is a point.
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "gamma": constraints.real,
+        "gain_mean": constraints.real,
+        "gain_variance": constraints.nonnegative,
+    }
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(
+        self,
+        gamma: torch.Tensor | float,
+        b: torch.Tensor | float,
+        p: torch.Tensor | float,
+        scale: torch.Tensor | float | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        gamma = _tensor(gamma, torch.get_default_dtype())
+        b, p = _tensor(b, gamma.dtype), _tensor(p, gamma.dtype)
+        if (self._validate_args if validate_args is None else validate_args) and not ((p >= 0) & (p <= 1)).all():
+            raise InputError("p of MatchedGaussian is a probability: clamp it to [0, 1] after each step.")
+        self._hold(gamma, *gain_moments(b, p), scale, validate_args)
+
+    @classmethod
+    def from_gain(
+        cls,
+        gamma: torch.Tensor | float,
+        gain_mean: torch.Tensor | float,
+        gain_variance: torch.Tensor | float,
+        scale: torch.Tensor | float | None = None,
+        validate_args: bool | None = None,
+    ) -> "MatchedGaussian":
+        """From the moments (m, v) of any gain, such as the product of an input unit's and a neuron's."""
+        new = cls.__new__(cls)
+        new._hold(gamma, gain_mean, gain_variance, scale, validate_args)
+        return new
+
+    def _hold(
+        self,
+        gamma: torch.Tensor | float,
+        gain_mean: torch.Tensor | float,
+        gain_variance: torch.Tensor | float,
+        scale: torch.Tensor | float | None,
+        validate_args: bool | None,
+    ) -> None:
+        self.gamma = _tensor(gamma, torch.get_default_dtype())
+        self.gain_mean = _tensor(gain_mean, self.gamma.dtype)
+        self.gain_variance = _tensor(gain_variance, self.gamma.dtype)
+        self.scale = None if scale is None else _tensor(scale, self.gamma.dtype)
+        shapes = [x.shape for x in (self.gamma, self.gain_mean, self.gain_variance, self.scale) if x is not None]
+        super().__init__(torch.broadcast_shapes(*shapes), validate_args=validate_args)
+        if self._validate_args and self.scale is not None and not (self.scale > 0).all():
+            raise InputError(
+                "scale of MatchedGaussian must be positive; leave it out for a γ without noise of its own."
+            )
+
+    def expand(self, batch_shape: tuple[int, ...], _instance: Any = None) -> "MatchedGaussian":
+        new = self._get_checked_instance(MatchedGaussian, _instance)
+        new.gamma, new.scale = self.gamma, self.scale
+        new.gain_mean, new.gain_variance = self.gain_mean, self.gain_variance
+        super(MatchedGaussian, new).__init__(torch.Size(batch_shape), validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @property
+    def mean(self) -> torch.Tensor:
+        return (self.gamma * self.gain_mean).expand(self.batch_shape)
+
+    @property
+    def variance(self) -> torch.Tensor:
+        gamma_squared = self.gamma.square()
+        if self.scale is None:
+            return (gamma_squared * self.gain_variance).expand(self.batch_shape)
+        gain_second_moment = self.gain_mean.square() + self.gain_variance
+        own = self.scale.square() * gain_second_moment
+        return torch.addcmul(own, gamma_squared, self.gain_variance).expand(self.batch_shape)
+
+    @property
+    def stddev(self) -> torch.Tensor:
+        return self.variance.clamp_min(VARIANCE_FLOOR).sqrt()
+
+    @property
+    def global_weight(self) -> dist.Normal:
+        """The law N(γ, σ²) of the weight all tasks share, the gain left out."""
+        if self.scale is None:
+            raise InputError("This MatchedGaussian is tied: its γ is a point without a law; give it a scale.")
+        return dist.Normal(self.gamma, self.scale, validate_args=False).expand(self.batch_shape)
+
+    def rsample(self, sample_shape: torch.Size = torch.Size()) -> torch.Tensor:  # noqa: B008
+        shape = self._extended_shape(sample_shape)
+        noise = torch.randn(shape, dtype=self.gamma.dtype, device=self.gamma.device)
+        if self.scale is None:
+            gain_stddev = self.gain_variance.clamp_min(VARIANCE_FLOOR).sqrt()
+            return self.gamma * torch.addcmul(self.gain_mean, gain_stddev, noise)
+        return torch.addcmul(self.mean, self.stddev, noise)
+
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        variance = self.variance.clamp_min(VARIANCE_FLOOR)
+        return -0.5 * ((value - self.mean).square() / variance + variance.log() + math.log(2 * math.pi))
+
+
+def _tensor(x: torch.Tensor | float, dtype: torch.dtype) -> torch.Tensor:
+    return x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=dtype)
