@@ -1,0 +1,61 @@
+"""Adaptation of neurons to a task: the gain 1 + bα of each, equations (4) to (6).
+
+For a task and each unit (input units, and the neurons or filters of every layer) there are three numbers: the
+probability p of adapting, the unconstrained adaptation a, and the maximum adaptation s, with
+
+    1 + b = s · sigmoid(a)        (6)    so b lies in (-1, s - 1): from switching a neuron off to amplifying it s-fold
+    α ~ N(p, p(1 - p))            (5)    the Gaussian with the mean and variance of Bernoulli(p)
+    w^T = (1 + bα) ∘ w            (4)    for the weights w into the neuron, its bias included
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyroclaw.distributions import gain_moments, product_moments
+from pyroclaw.nets import Net
+
+
+class Adaptation(NamedTuple):
+    """p, a and s of one task, each [R, U] over the U units of the net: the input's first, then layer by layer."""
+
+    p: Tensor
+    a: Tensor
+    s: Tensor
+
+    @staticmethod
+    def neutral(s: Tensor, probability: float) -> "Adaptation":
+        """The start of a task: every gain is 1, since a is where s · sigmoid(a) = 1 (which takes s > 1)."""
+        s = s.clamp(min=1.01)
+        return Adaptation(torch.full_like(s, probability), -torch.log(s - 1), s)
+
+    def b(self) -> Tensor:
+        return self.s * torch.sigmoid(self.a) - 1  # (6)
+
+    def gains(self, net: Net, adapt_input: bool) -> dict[str, tuple[Tensor, Tensor]]:
+        """Mean and variance of the gain of each layer's weights, to broadcast against [R, 1, fan-in + 1, units].
+
+        A weight of the first layer is scaled twice: by its input unit's gain and by its neuron's.
+        """
+        means, variances = (m.split(unit_counts(net, adapt_input), dim=1) for m in gain_moments(self.b(), self.p))
+        gains = {
+            layer.name: (mean[:, None, None, :], variance[:, None, None, :])
+            for layer, mean, variance in zip(net.layers, means[1:], variances[1:], strict=True)
+        }
+        if adapt_input:
+            rows = _rows(means[0], net.taps, bias=1.0), _rows(variances[0], net.taps, bias=0.0)
+            first = net.layers[0].name
+            gains[first] = product_moments(rows, gains[first])
+        return gains
+
+
+def unit_counts(net: Net, adapt_input: bool) -> list[int]:
+    """Units that adapt: of the input, then of each layer."""
+    return [net.input_units if adapt_input else 0] + [layer.units for layer in net.layers]
+
+
+def _rows(units: Tensor, taps: int, bias: float) -> Tensor:
+    """Values of the input units [R, units] as rows of the first layer's weights [R, 1, fan-in + 1, 1]."""
+    rows = torch.cat([units.repeat_interleave(taps, dim=1), units.new_full((len(units), 1), bias)], dim=1)
+    return rows[:, None, :, None]

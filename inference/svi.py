@@ -1,0 +1,96 @@
+"""Stochastic variational inference on one task, for all replicates at once."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pyro
+import torch
+from torch import Tensor
+
+from pyroclaw.data.part import Task
+from pyroclaw.handlers import LocalReparameterisation
+from pyroclaw.inference.elbo import AnalyticELBO
+from pyroclaw.inference.method import Method
+from pyroclaw.streams import Streams
+
+BETAS = (0.9, 0.999)  # of Adam, as in the paper
+
+
+class Budget(NamedTuple):
+    """How long a task is trained: passes over its training part, and examples a step."""
+
+    epochs: float
+    batch_size: int
+
+    def steps(self, task: Task) -> int:
+        return max(1, round(self.epochs * task.nominal_size / self.batch_size))
+
+
+class Interrupted(Exception):
+    """The user asked to stop; the last step was finished."""
+
+
+class Diverged(ArithmeticError):
+    """The ELBO is no longer a number."""
+
+
+def order(sizes: Tensor, length: int, streams: Streams) -> Tensor:
+    """Positions [R, length]: for each replicate one random pass over its sizes[r] examples after another.
+
+    Batches are cut from this without regard to where a pass ends, so all have the same size.
+    """
+    rows = []
+    for replicate, size in enumerate(sizes.tolist()):
+        passes = [streams.permutation(replicate, size) for _ in range(math.ceil(length / size))]
+        rows.append(torch.cat(passes)[:length])
+    return torch.stack(rows)
+
+
+def fit(
+    method: Method,
+    task: Task,
+    budget: Budget,
+    streams: Streams,
+    on_step: Callable[[int, Tensor], None] = lambda step, elbo: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Tensor:
+    """Maximise the ELBO of (3) by Adam over the method's phases; returns its trace [steps], per example and replicate.
+
+    :param streams: batch order and activation noise of the task.
+    :param on_step: called after each step with its number and ELBO (on the device: reading it waits for the step).
+    :param stop: asked after each step; if it says so, :class:`Interrupted` is raised.
+    """
+    steps = budget.steps(task)
+    positions = order(task.train.sizes, steps * budget.batch_size, streams)
+    elbo, trace, step = AnalyticELBO(), [], 0
+    for phase, end in zip(method.phases(), _ends(method, steps), strict=True):
+        optimiser = torch.optim.Adam(phase.groups, betas=BETAS, fused=True)
+        trained = [parameter for group in phase.groups for parameter in group["params"]]
+        for parameter in trained:
+            parameter.requires_grad_(True)
+        while step < end:
+            x, y = task.train.batch(positions[:, step * budget.batch_size : (step + 1) * budget.batch_size])
+            # the first step of a phase is checked by Pyro, the others need not be: they differ in numbers only
+            with pyro.validation_enabled(not optimiser.state), LocalReparameterisation(streams):
+                loss = elbo.differentiable_loss(method.model, method.guide, x, y)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            method.constrain()
+            trace.append(-loss.detach() / len(streams))
+            on_step(step, trace[-1])
+            step += 1
+            if stop():
+                raise Interrupted
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        if trace and not torch.isfinite(trace[-1]):
+            raise Diverged(f"the ELBO of task {task.name!r} is {trace[-1].item()} after step {step}")
+    return torch.stack(trace)
+
+
+def _ends(method: Method, steps: int) -> list[int]:
+    """The step at which each phase ends; the last one ends the task."""
+    shares = torch.tensor([phase.share for phase in method.phases()]).cumsum(0)
+    return [round(float(share) * steps) for share in shares[:-1]] + [steps]

@@ -1,0 +1,92 @@
+"""The linear maps of a net as effectful operations, and local reparameterisation as a handler over them.
+
+A net calls :func:`affine` and :func:`convolution` on sampled weights. On their own they are plain linear maps. Under
+:class:`LocalReparameterisation` a Gaussian weight site takes its mean as value, and each linear map draws its
+*pre-activations* instead: with independent weights w ~ N(m, v),
+
+    h = x·w  ~  N(x·m, x²·v),
+
+exactly (Kingma, Salimans & Welling 2015, section 2.3). One noise per activation and example instead of one per weight:
+less variance in the gradient, and the same marginal law.
+
+A weight is one matrix [R, 1, fan-in + 1, out] with the bias as its last row: R replicates, a dimension for the data
+plate, and one column per neuron. Convolutions use the same layout with fan-in = channels × 3 × 3.
+"""
+
+import torch
+import torch.nn.functional as F
+from pyro.poutine.messenger import Messenger
+from pyro.poutine.runtime import effectful
+from pyro.poutine.util import site_is_subsample
+from torch import Tensor
+
+from pyroclaw.streams import Streams
+
+KERNEL = 3
+VARIANCE_FLOOR = 1e-12  # keeps the gradient of sqrt finite where all weights of a neuron are points
+
+
+@effectful(type="affine")
+def affine(x: Tensor, weight: Tensor) -> Tensor:
+    """x [R, B, in] times weight [R, 1, in+1, out], plus the bias row: [R, B, out].
+
+    >>> affine(torch.ones(2, 5, 3), torch.ones(2, 1, 4, 7)).shape
+    torch.Size([2, 5, 7])
+    """
+    weight = weight.squeeze(1)
+    return torch.baddbmm(weight[:, -1:], x, weight[:, :-1])
+
+
+@effectful(type="convolution")
+def convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """x [R, B, C, H, W] with 3×3 filters weight [R, 1, 9C+1, out], padding 1: [R, B, out, H, W].
+
+    The replicates are the groups of one grouped convolution.
+    """
+    (replicates, batch, channels, height, width), out = x.shape, weight.shape[-1]
+    weight = weight.squeeze(1).transpose(1, 2)
+    bias = weight[:, :, -1].reshape(-1)
+    filters = weight[:, :, :-1].reshape(-1, channels, KERNEL, KERNEL)
+    x = x.transpose(0, 1).reshape(batch, replicates * channels, height, width)
+    h = F.conv2d(x, filters, bias, padding=KERNEL // 2, groups=replicates)
+    return h.reshape(batch, replicates, out, height, width).transpose(0, 1)
+
+
+class LocalReparameterisation(Messenger):
+    """Sample activations, not weights. Wrap the ELBO, so that model and guide run under the same handler::
+
+        with LocalReparameterisation(streams):
+            loss = elbo.differentiable_loss(model, guide, x, y)
+
+    :param noise: the random streams of the replicates; ``None`` gives the activations their means (prediction with
+        mean weights).
+    """
+
+    def __init__(self, noise: Streams | None) -> None:
+        super().__init__()
+        self.noise = noise
+        self.variances: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of the mean, which is kept alive here
+
+    def __exit__(self, *args) -> None:
+        self.variances.clear()
+        super().__exit__(*args)
+
+    def _pyro_sample(self, msg) -> None:
+        if msg["value"] is not None or site_is_subsample(msg):  # what is replayed from the guide is a mean already
+            return
+        mean = msg["fn"].mean
+        if self.noise is not None:
+            self.variances[id(mean)] = mean, msg["fn"].variance
+        msg["value"], msg["done"] = mean, True
+
+    def _reparameterise(self, msg) -> None:
+        x, weight = msg["args"]
+        if id(weight) not in self.variances:
+            return
+        _, variance = self.variances[id(weight)]
+        mean, spread = msg["fn"](x, weight), msg["fn"](x * x, variance)
+        noise = self.noise.normal(*mean.shape)  # type: ignore[union-attr]
+        msg["value"], msg["done"] = torch.addcmul(mean, (spread + VARIANCE_FLOOR).sqrt(), noise), True
+
+    _pyro_affine = _reparameterise
+    _pyro_convolution = _reparameterise

@@ -1,0 +1,75 @@
+"""Every KL is in closed form, or the ELBO says so."""
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro.infer import Trace_ELBO, TraceMeanField_ELBO
+
+from pyroclaw.inference.elbo import AnalyticELBO
+
+
+def pair(prior, posterior):
+    """A model with a Gaussian likelihood in a subsampled plate, and its guide, for two replicates."""
+
+    def model(y):
+        with pyro.plate("replicate", 2, dim=-2):
+            w = pyro.sample("w", prior)
+            with pyro.plate("data", 50, subsample=torch.arange(5), dim=-1):
+                pyro.sample("y", dist.Normal(w.squeeze(-1), 1.0), obs=y)
+
+    def guide(y):
+        with pyro.plate("replicate", 2, dim=-2):
+            pyro.sample("w", posterior)
+
+    return model, guide, torch.randn(2, 5)
+
+
+def normals():
+    shape = (2, 1, 1)
+    return dist.Normal(torch.zeros(shape), 2.0).to_event(1), dist.Normal(torch.ones(shape), 0.5).to_event(1)
+
+
+def test_it_equals_pyros_estimator_on_the_same_noise():
+    prior, posterior = normals()
+    model, guide, y = pair(prior, posterior)
+    losses = []
+    for elbo in (AnalyticELBO(), TraceMeanField_ELBO()):
+        pyro.set_rng_seed(1)
+        losses.append(elbo.differentiable_loss(model, guide, y))
+    torch.testing.assert_close(losses[0], losses[1])
+
+
+def test_it_agrees_with_monte_carlo_in_expectation():
+    prior, posterior = normals()
+    model, guide, y = pair(prior, posterior)
+    sampled = torch.tensor([Trace_ELBO().loss(model, guide, y) for _ in range(1500)])
+    analytic = torch.tensor([AnalyticELBO().loss(model, guide, y) for _ in range(1500)])
+    error = ((sampled.var() + analytic.var()) / 1500).sqrt()
+    assert (sampled.mean() - analytic.mean()).abs() < 5 * error
+
+
+def test_the_kl_term_is_exact_and_free_of_noise():
+    prior, posterior = normals()
+    model, guide, y = pair(prior, posterior)
+    expected = -torch.distributions.kl_divergence(posterior, prior).sum()
+    for _ in range(3):
+        torch.testing.assert_close(AnalyticELBO().terms(model, guide, y)["w"], expected)
+
+
+def test_a_site_without_a_closed_form_is_refused_where_pyro_falls_back_silently():
+    posterior = normals()[1]
+    model, guide, y = pair(dist.StudentT(3.0, torch.zeros(2, 1, 1), 1.0).to_event(1), posterior)
+    assert TraceMeanField_ELBO().loss(model, guide, y) > 0
+    with pytest.raises(NotImplementedError, match="'w' has no closed-form KL"):
+        AnalyticELBO().loss(model, guide, y)
+
+
+def test_gradients_of_loss_and_grads_are_those_of_the_differentiable_loss():
+    mean = torch.zeros(2, 1, 1, requires_grad=True)
+    model, guide, y = pair(normals()[0], dist.Normal(mean, 0.5).to_event(1))
+    pyro.set_rng_seed(3)
+    AnalyticELBO().loss_and_grads(model, guide, y)
+    pyro.set_rng_seed(3)
+    (expected,) = torch.autograd.grad(AnalyticELBO().differentiable_loss(model, guide, y), mean)
+    torch.testing.assert_close(mean.grad, expected)

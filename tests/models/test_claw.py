@@ -1,0 +1,214 @@
+"""CLAW as a whole: its sites, its prior from task to task, and replicates that do not know of each other."""
+
+import pyro.distributions as dist
+import pytest
+import torch
+from torch.distributions import kl_divergence
+
+from pyroclaw.handlers import LocalReparameterisation, affine
+from pyroclaw.inference import svi
+from pyroclaw.inference.adaptation import Adaptation
+from pyroclaw.inference.elbo import AnalyticELBO
+from pyroclaw.inference.method import Phase, TaskInfo
+from pyroclaw.inference.sequence import learn_tasks
+from pyroclaw.inference.svi import Budget
+from pyroclaw.models.claw import Claw, Settings
+from pyroclaw.nets import MLP, make_net
+from pyroclaw.streams import Streams
+
+
+def learner(bench, seeds, **settings):
+    return Claw(make_net(bench.net, bench.input_shape), bench.heads, Streams(seeds, "init"), Settings(**settings))
+
+
+def learn(bench, seeds, epochs=2.0, **settings):
+    """Learn all tasks: the learner and what was noted after each."""
+    claw = learner(bench, seeds, **settings)
+    return claw, list(learn_tasks(claw, bench.tasks(seeds), Budget(epochs, bench.batch_size), seeds))
+
+
+def begin(claw, bench, seeds, task=0):
+    it = bench.tasks(seeds)[task]
+    claw.begin_task(TaskInfo(task, it.name, it.classes, it.train.sizes), Streams(seeds, "begin", task))
+    return it
+
+
+@pytest.mark.parametrize("fixture", ["toy", "toy_pictures"])
+def test_a_replicate_follows_the_same_trajectory_alone_and_in_a_plate(fixture, request):
+    bench = request.getfixturevalue(fixture)
+    together, notes = learn(bench, [3, 4, 5])
+    alone, note = learn(bench, [4])
+    for name, mean in alone.weights.mean.items():
+        torch.testing.assert_close(together.weights.mean[name][1:2], mean, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(
+            together.weights.log_variance[name][1:2], alone.weights.log_variance[name], rtol=1e-3, atol=1e-3
+        )
+    for ours, theirs in zip(together.adaptations, alone.adaptations, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a[1:2], b, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(notes[-1].validation[:, 1:2], note[-1].validation, atol=0.03, rtol=0)
+
+
+def test_replicates_do_not_influence_each_other(toy):
+    one, other = learn(toy, [3, 4])[0], learn(toy, [3, 9])[0]
+    for name, mean in one.weights.mean.items():
+        torch.testing.assert_close(mean[0], other.weights.mean[name][0])
+        assert not torch.allclose(mean[1], other.weights.mean[name][1])
+
+
+@pytest.mark.parametrize("settings", [{}, {"gamma": "tied"}, {"log_scale": "fitted"}, {"adapt_input": False}])
+def test_every_kl_is_in_closed_form_at_every_task(toy, settings):
+    """The ELBO refuses a site without one; here also that the KL terms carry no noise, and are those registered."""
+    claw = learner(toy, [0, 1], **settings)
+    for index in range(2):
+        task = begin(claw, toy, [0, 1], index)
+        x, y = task.train.batch(torch.arange(16).expand(2, -1))
+        terms = []
+        for noise in ("a", "b"):
+            with LocalReparameterisation(Streams([0, 1], noise)):
+                terms.append(AnalyticELBO().terms(claw.model, claw.guide, x, y))
+        assert set(terms[0]) == {"hidden_1", "hidden_2", f"head_{index + 1}", "label"}
+        posterior = claw.posterior(claw.head(index), claw.adaptations[index])
+        for name, q in posterior.items():
+            assert terms[0][name] == terms[1][name]
+            kl = (kl_divergence(q, claw.priors[name]).sum((1, 2, 3)) / claw.sizes[:, 0]).sum()
+            torch.testing.assert_close(terms[0][name], -kl)
+        svi.fit(claw, task, Budget(1, 16), Streams([0, 1], "t", index))
+        claw.end_task(task.train, 16, Streams([0, 1], "end", index))
+
+
+def test_the_elbo_is_cross_entropy_plus_kl_per_example(toy):
+    claw = learner(toy, [0])
+    task = begin(claw, toy, [0])
+    x, y = task.train.batch(torch.arange(16).expand(1, -1))
+    with LocalReparameterisation(None):
+        terms = AnalyticELBO().terms(claw.model, claw.guide, x, y)
+    expected = torch.nn.functional.cross_entropy(claw.logits(0, x)[0], y[0])
+    torch.testing.assert_close(terms["label"], -expected)
+
+
+def test_the_posterior_of_a_task_is_the_prior_of_the_next(toy):
+    claw, _ = learn(toy, [0])
+    means = {name: mean.clone() for name, mean in claw.weights.mean.items()}
+    claw.begin_task(TaskInfo(2, "third", 2, torch.tensor([50])), Streams([0], "begin", 2))
+    for layer in claw.net.layers:
+        base = claw.priors[layer.name].base
+        torch.testing.assert_close(base.mean, means[layer.name])
+        torch.testing.assert_close(base.stddev, claw.weights.scale(layer.name))
+        assert base.mean is not claw.weights.mean[layer.name]  # training moves the posterior, not the prior
+        kl = kl_divergence(claw.posterior("head_3", claw.adaptations[2])[layer.name], claw.priors[layer.name])
+        torch.testing.assert_close(kl, torch.zeros_like(kl), atol=1e-5, rtol=0)
+
+
+class Regression(Claw):
+    """CLAW's life cycle with no hidden layer and a Gaussian likelihood: linear regression, whose posterior is known."""
+
+    def likelihood(self, logits):
+        return dist.Normal(logits.squeeze(-1), 0.5)
+
+    def phases(self):
+        return [Phase(1.0, self._groups(["head"]))]
+
+    def posterior(self, head, adaptation):
+        return {head: dist.Normal(self.weights.mean[head], self.weights.scale(head))}
+
+
+def test_chaining_posterior_to_prior_gives_the_exact_posterior_on_both_tasks():
+    """Orthogonal inputs make the exact posterior of y = w·x + N(0, ½²) factorise, so mean-field is exact.
+
+    Precision 1/σ₀² + Σx²/σ² and mean Σxy/σ² over that, from the data of both tasks at once.
+    """
+    generator, inputs, sigma = torch.Generator().manual_seed(0), 3, 0.5
+    streams = Streams([0], "init")
+    settings = Settings(beta=1.0, lam=1.0, lr=0.05, lr_variance=0.05, adapt_input=False, gamma="mean-field")
+    claw = Regression(MLP(inputs, ()), "single", streams, settings)
+    claw.last_posterior = {"head": dist.Normal(torch.zeros(1, 1, inputs + 1, 1), 1.0)}
+    # rows ±unit vectors, balanced: inputs are orthogonal to each other and to the bias
+    design = torch.cat([torch.eye(inputs), -torch.eye(inputs)]).repeat(10, 1)
+    truth = torch.tensor([1.0, -2.0, 0.5])
+    seen = []
+    for t in range(2):
+        y = design @ truth + 0.3 + sigma * torch.randn(len(design), generator=generator)
+        seen.append((design, y))
+        claw.begin_task(TaskInfo(t, f"task {t}", 1, torch.tensor([len(y)])), Streams([0], "begin", t))
+        trained = [p for group in claw.phases()[0].groups for p in group["params"]]
+        optimiser = torch.optim.Adam(claw.phases()[0].groups)
+        for p in trained:
+            p.requires_grad_(True)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.994)
+        noise = Streams([0], "train", t)
+        for _ in range(1000):
+            with LocalReparameterisation(noise):
+                loss = AnalyticELBO().differentiable_loss(claw.model, claw.guide, design[None], y[None])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+        for p in trained:
+            p.requires_grad_(False)
+        claw.pass_on()
+    x = torch.cat([torch.cat([x, torch.ones(len(x), 1)], 1) for x, _ in seen])
+    y = torch.cat([y for _, y in seen])
+    precision = 1 + (x**2).sum(0) / sigma**2
+    assert (x.T @ x - torch.diag((x**2).sum(0))).abs().max() < 1e-5
+    exact_mean = (x.T @ y / sigma**2) / precision
+    posterior = claw.last_posterior["head"]
+    torch.testing.assert_close(posterior.mean.flatten(), exact_mean, atol=0.1 * precision.rsqrt().min().item(), rtol=0)
+    torch.testing.assert_close(posterior.stddev.flatten(), precision.rsqrt(), rtol=0.02, atol=0)
+
+
+def test_an_old_task_keeps_its_adaptation_and_is_answered_with_todays_weights(toy):
+    claw, _ = learn(toy, [0])
+    x = torch.randn(1, 5, 12)
+    before = claw.logits(0, x)
+    claw.adaptations[1] = Adaptation(*(torch.rand_like(v) for v in claw.adaptations[1]))
+    claw.max_adaptation += 1
+    torch.testing.assert_close(claw.logits(0, x), before)
+    by_hand = x
+    gains = claw.adaptations[0].gains(claw.net, adapt_input=True)
+    for layer in claw.net.layers:
+        by_hand = affine(by_hand, claw.weights.mean[layer.name] * gains[layer.name][0]).relu()
+    torch.testing.assert_close(before, affine(by_hand, claw.weights.mean["head_1"]))
+    claw.weights.mean["hidden_1"] += 0.5
+    assert not torch.allclose(claw.logits(0, x), before)
+
+
+def test_probabilities_of_adapting_stay_probabilities(toy):
+    claw, _ = learn(toy, [0], lr_adaptation=0.5)
+    for p, _, _ in claw.adaptations:
+        assert p.min() >= 0 and p.max() <= 1
+    ends = torch.cat([p.flatten() for p, _, _ in claw.adaptations])
+    assert ((ends == 0) | (ends == 1)).any()  # projected onto the boundary, not squashed inside it
+
+
+def test_a_warm_phase_moves_adaptation_and_head_only(toy):
+    claw = learner(toy, [0], warm=1.0)
+    for index in range(2):
+        task = begin(claw, toy, [0], index)
+        before = {name: mean.clone() for name, mean in claw.weights.mean.items()}
+        svi.fit(claw, task, Budget(2, 16), Streams([0], "t", index))
+        claw.pass_on()
+    for layer in claw.net.layers:
+        assert torch.equal(claw.weights.mean[layer.name], before[layer.name])
+    assert not torch.equal(claw.weights.mean["head_2"], before["head_2"])
+    assert not torch.equal(claw.adaptations[1].a, torch.zeros_like(claw.adaptations[1].a))
+
+
+@pytest.mark.parametrize("settings", [{}, {"gamma": "tied"}])
+def test_it_learns_both_tasks_and_remembers(toy, settings):
+    _, notes = learn(toy, [0, 1], epochs=40, **settings)
+    assert notes[0].test.shape == (1, 2) and notes[1].test.shape == (2, 2)
+    assert notes[1].test.min() > 0.9
+
+
+def test_the_general_maximum_adaptation_moves_and_each_task_keeps_its_own(toy):
+    claw, _ = learn(toy, [0])
+    start = Settings().initial_max_adaptation
+    assert not torch.allclose(claw.max_adaptation, torch.full_like(claw.max_adaptation, start))
+    assert not torch.equal(claw.adaptations[0].s, claw.adaptations[1].s)
+
+
+def test_a_single_head_carries_its_posterior_on(toy):
+    claw = Claw(make_net(toy.net, toy.input_shape), "single", Streams([0], "init"), Settings())
+    list(learn_tasks(claw, toy.tasks([0]), Budget(1, 16), [0]))
+    assert "head" in claw.last_posterior and "head_1" not in claw.weights.mean
