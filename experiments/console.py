@@ -1,0 +1,112 @@
+"""What a run shows while it runs and at its end."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from torch import Tensor
+
+from pyroclaw import metrics
+
+REFRESH = 10  # steps between two readings of the ELBO, each of which waits for the device
+
+
+class View(AbstractContextManager):
+    """A progress bar over all steps of the run, with the ELBO, and a line of accuracies after each task."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self.console, self.quiet = console, quiet
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("ELBO {task.fields[elbo]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+        )
+        self.progress = Progress(*columns, console=console, disable=quiet, transient=True)
+
+    def __enter__(self) -> "View":
+        self.progress.start()
+        self.bar = self.progress.add_task("", total=None, elbo="-")
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.progress.stop()
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def begin(self, steps: int) -> None:
+        self.progress.update(self.bar, total=steps)
+
+    def step(self, name: str, step: int, elbo: Tensor) -> None:
+        fields = {"elbo": f"{elbo.item():.4f}", "description": name} if step % REFRESH == 0 else {}
+        self.progress.update(self.bar, advance=1, **fields)
+
+    def learned(self, name: str, accuracies: np.ndarray) -> None:
+        """One line: the mean accuracy on every task so far."""
+        means = 100 * accuracies.mean(axis=1)
+        shown = " ".join(f"{value:5.1f}" for value in means[-10:])
+        dots = "… " if len(means) > 10 else ""
+        self.say(f"learned {name:<24.24} accuracy on tasks so far {dots}{shown}   average {means.mean():.2f} %")
+
+
+def report(console: Console, result: dict[str, Any], matrix: np.ndarray, names: Sequence[str], where: str) -> None:
+    """The end of a run: accuracy matrix, average, task 1 over time, adaptation, time, data source, folder."""
+    console.print(_accuracies(matrix, names))
+    mean, error = result["average_accuracy"]["mean"], result["average_accuracy"]["standard_error"]
+    lost, lost_error = metrics.mean_and_error(metrics.forgetting(matrix))
+    first = " ".join(f"{100 * value:.1f}" for value in metrics.retention(matrix).mean(axis=1))
+    seconds = sum(map(sum, result["train_seconds"]))
+    lines = [
+        f"average accuracy  {100 * mean:.2f} ± {100 * error:.2f} %  (mean ± standard error of {matrix.shape[2]})",
+        f"forgetting        {100 * lost:.2f} ± {100 * lost_error:.2f} points",
+        f"task 1 over time  {first}",
+        f"training time     {seconds:.0f} s for all repetitions, peak memory {result['peak_memory_mb']:.0f} MB",
+        f"data              {result['data_source']}",
+        f"run's folder      {where}",
+    ]
+    if any(result["summary"][0]):
+        console.print(_adaptation(result["summary"]))
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _accuracies(matrix: np.ndarray, names: Sequence[str]) -> Table:
+    """Rows: after which task; columns: on which; the last ten of each when there are more."""
+    table = Table(title="test accuracy (%), mean over repetitions", title_justify="left")
+    shown = range(max(0, len(matrix) - 10), len(matrix))
+    table.add_column("after")
+    for k in shown:
+        table.add_column(names[k], justify="right")
+    table.add_column("average", justify="right", style="bold")
+    averages = metrics.average_accuracy(matrix)
+    for t in shown:
+        row = [f"{100 * matrix[t, k].mean():.1f}" if k <= t else "" for k in shown]
+        table.add_row(f"{t + 1} {names[t]}", *row, f"{100 * averages[t].mean():.2f}")
+    return table
+
+
+def _adaptation(plates: Sequence[Sequence[dict]]) -> Table:
+    """Per layer, averaged over tasks: how many units adapt, and by what gain."""
+    table = Table(title="adaptation, mean over tasks", title_justify="left")
+    for name in ("layer", "units adapted", "mean probability", "mean gain", "gain from", "to"):
+        table.add_column(name, justify="left" if name == "layer" else "right")
+    tasks = [task for plate in plates for task in plate]
+    for layer in tasks[0]:
+        rows = [task[layer] for task in tasks]
+        adapted, probability, gain = (
+            np.mean([row[key] for row in rows]) for key in ("adapted", "probability", "gain")
+        )
+        low, high = min(row["gain_range"][0] for row in rows), max(row["gain_range"][1] for row in rows)
+        table.add_row(
+            layer, f"{100 * adapted:.0f} %", f"{probability:.2f}", f"{gain:.2f}", f"{low:.2f}", f"{high:.2f}"
+        )
+    return table

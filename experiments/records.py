@@ -1,0 +1,116 @@
+"""The record of a run: a folder with its configuration, and its results after every task.
+
+``results.json`` is written anew after each task by atomic replace, so at any moment it is whole, and holds every task
+that was finished.
+"""
+
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyroclaw import metrics
+from pyroclaw.errors import InputError
+from pyroclaw.inference.sequence import Learned
+
+VERSIONED = ("pyroclaw", "pyro-ppl", "torch", "torchvision", "numpy")
+
+
+def new_folder(out: Path, bench: str, method: str, seed: int) -> Path:
+    """A folder of its own for this run."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    folder = out / bench / method / f"{stamp}-seed{seed}-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot make the run's folder there ({error.strerror}); name another") from error
+    return folder
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write by atomic replace: readers see the old file or the new one, never a part."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        try:
+            json.dump(content, file, indent=1, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
+def environment() -> dict[str, Any]:
+    """What ran it: versions and machine."""
+    return {
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in VERSIONED},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "command": ["pyroclaw", *sys.argv[1:]],
+    }
+
+
+def peak_megabytes() -> float:
+    """The most memory this process has held; `getrusage` of a child would count its parent's at the fork."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    import resource  # not on every system
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+class Results:
+    """Collects what each plate of repetitions learned; rows of repetitions are in the order of their seeds."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        self.folder, self.config = folder, config
+        self.plates: list[tuple[list[int], list[Learned]]] = []
+        write_json(folder / "config.json", config)
+
+    def begin_plate(self, seeds: list[int]) -> None:
+        self.plates.append((seeds, []))
+
+    def add(self, learned: Learned) -> None:
+        self.plates[-1][1].append(learned)
+        write_json(self.folder / "results.json", self.as_dict())
+
+    def matrix(self, part: str = "test") -> np.ndarray:
+        """Accuracies [T, T, R] of the repetitions, over the tasks that all of them have finished."""
+        plates = [[getattr(task, part).cpu().double().numpy() for task in tasks] for _, tasks in self.plates if tasks]
+        tasks = min(map(len, plates))
+        return metrics.accuracy_matrix([np.concatenate([plate[t] for plate in plates], 1) for t in range(tasks)])
+
+    def seconds(self) -> float:
+        return sum(task.seconds for _, tasks in self.plates for task in tasks)
+
+    def as_dict(self) -> dict[str, Any]:
+        test, validation = self.matrix(), self.matrix("validation")
+        mean, error = metrics.mean_and_error(metrics.average_accuracy(test)[-1])
+        return {
+            **{key: self.config[key] for key in ("bench", "protocol", "method", "data_source", "stand_in")},
+            "seeds": [seed for seeds, tasks in self.plates if tasks for seed in seeds],
+            "tasks_finished": len(test),
+            "average_accuracy": {"mean": mean, "standard_error": error},
+            "test_accuracy": _rows(test),
+            "validation_accuracy": _rows(validation),
+            "train_seconds": [[task.seconds for task in tasks] for _, tasks in self.plates],
+            "elbo": [[[round(v, 6) for v in task.elbo.tolist()] for task in tasks] for _, tasks in self.plates],
+            "summary": [[task.summary for task in tasks] for _, tasks in self.plates],
+            "peak_memory_mb": peak_megabytes(),
+            "environment": environment(),
+        }
+
+
+def _rows(matrix: np.ndarray) -> list[list[list[float]]]:
+    """[after task t][on task k ≤ t][repetition]"""
+    return [np.round(row[: t + 1], 6).tolist() for t, row in enumerate(matrix)]

@@ -1,0 +1,186 @@
+"""Learn the tasks of a benchmark one after the other, and say what is remembered.
+
+python experiments/run.py --bench split_notmnist
+"""
+
+import dataclasses
+import shlex
+import signal
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+import tyro
+from rich.console import Console
+
+from pyroclaw.data import benchmarks
+from pyroclaw.errors import InputError
+from pyroclaw.experiments import presets
+from pyroclaw.experiments.console import View, report
+from pyroclaw.experiments.figure import draw
+from pyroclaw.experiments.records import Results, new_folder
+from pyroclaw.inference.sequence import learn_tasks
+from pyroclaw.inference.svi import Budget, Diverged, Interrupted
+from pyroclaw.models import METHODS
+from pyroclaw.nets import make_net
+from pyroclaw.streams import Streams
+
+INTERRUPTED, FAILED = 130, 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """Learn the tasks of a benchmark one after the other, and say what is remembered."""
+
+    bench: str = "split_notmnist"
+    """Benchmark: permuted_mnist, split_mnist, split_notmnist, split_fashion, omniglot or cifar100."""
+    method: str = "claw"
+    """Method; 'list' names them all."""
+    replicates: int | None = None
+    """Repetitions of the protocol, each with its own split, initialisation and noise (default: the preset's, 10)."""
+    seed: int = 0
+    """Seed of the first repetition; the others follow it."""
+    epochs: float | None = None
+    """Passes over each task's training data (default: the paper's)."""
+    batch_size: int | None = None
+    """Examples a step (default: the paper's)."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto takes a GPU if there is one."""
+    data_dir: Path | None = None
+    """Folder with data sets (default: PYROCLAW_DATA, else the user's cache)."""
+    data: Literal["auto", "real"] = "auto"
+    """Whether a stand-in may take the place of a data set that cannot be found."""
+    split: Literal["image", "font"] = "image"
+    """Split notMNIST at random, or so that no font is in two parts."""
+    augment: bool = True
+    """Omniglot's 20-fold rotations and shifts."""
+    out: Path = Path("runs")
+    """Folder for the records of runs."""
+    threads: int | None = None
+    """CPU threads (default: all cores)."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default=())
+    """Change a setting of the method, as NAME=VALUE; may be repeated."""
+    quiet: bool = False
+    """Print the last lines only."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = tyro.cli(Options, args=argv, prog="pyroclaw")
+    console = Console()
+    if options.method == "list":
+        for name, entry in METHODS.items():
+            console.print(f"{name:<14} {entry.about}", highlight=False)
+        return 0
+    try:
+        return run(options, console)
+    except (InputError, Diverged) as error:
+        print(f"pyroclaw: {error}", file=sys.stderr)
+        return FAILED
+
+
+def run(options: Options, console: Console) -> int:
+    """The whole job: data, method, task loop, record, report."""
+    bench_name = presets.choose("benchmark", options.bench, benchmarks.KNOWN)
+    entry = METHODS[presets.choose("method", options.method, METHODS)]
+    preset = presets.preset(bench_name)
+    settings = presets.settings(entry.settings, preset.get(options.method, {}), options.set)
+    device = _device(options.device)
+    _check_positive(options)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    with View(console, options.quiet) as view, _sigint() as stop:
+        bench = benchmarks.make(
+            bench_name, options.data_dir, options.data, augment=options.augment, split=options.split, log=view.say
+        )
+        budget = Budget(options.epochs or bench.epochs, options.batch_size or bench.batch_size)
+        seeds = [options.seed + k for k in range(options.replicates or preset.get("replicates", 10))]
+        config = {
+            "bench": bench.title,
+            "protocol": bench.name,
+            "method": options.method,
+            "settings": dataclasses.asdict(settings),
+            "data_source": bench.source,
+            "stand_in": bench.standin,
+            "split": options.split,
+            "augment": options.augment,
+            "seeds": seeds,
+            "epochs": budget.epochs,
+            "batch_size": budget.batch_size,
+            "net": dataclasses.asdict(bench.net),
+            "heads": bench.heads,
+            "device": str(device),
+            "threads": torch.get_num_threads(),
+        }
+        results = Results(new_folder(options.out, bench.title, options.method, options.seed), config)
+        try:
+            names = _learn(bench, entry, settings, budget, seeds, device, view, results, stop)
+        except Interrupted:
+            return _interrupted(results, options)
+    matrix = results.matrix()
+    elbos = [task.elbo.cpu().numpy() for task in results.plates[0][1]]
+    title = f"{options.method} on {bench.title}" + (f" ({bench.source})" if bench.standin else "")
+    draw(results.folder / "figure.png", title, matrix, elbos, names)
+    report(console, results.as_dict(), matrix, names, str(results.folder))
+    return 0
+
+
+def _learn(bench, entry, settings, budget, seeds, device, view: View, results: Results, stop) -> list[str]:
+    """Every plate of repetitions through all tasks; the names of the tasks."""
+    plates = bench.plates(seeds)
+    names: list[str] = []
+    for number, plate in enumerate(plates):
+        tasks = bench.tasks(plate, device)
+        names = [task.name for task in tasks] if len(plates) == 1 else [f"task {t + 1}" for t in range(len(tasks))]
+        if number == 0:
+            view.begin(len(plates) * sum(budget.steps(task) for task in tasks))
+        method = entry.make(make_net(bench.net, bench.input_shape), bench.heads, Streams(plate, "init", device=device), settings)
+        results.begin_plate(plate)
+        for learned in learn_tasks(
+            method, tasks, budget, plate, device, lambda t, step, elbo: view.step(names[t], step, elbo), stop
+        ):
+            results.add(learned)
+            view.learned(names[learned.index], learned.test.cpu().numpy())
+    return names
+
+
+def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch finds no CUDA device; use --device auto or cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _check_positive(options: Options) -> None:
+    for name in ("replicates", "epochs", "batch_size", "threads"):
+        value = getattr(options, name)
+        if value is not None and value <= 0:
+            raise InputError(f"--{name.replace('_', '-')} is {value}, but must be above 0")
+    if options.seed < 0:
+        raise InputError(f"--seed is {options.seed}, but must be 0 or above")
+
+
+@contextmanager
+def _sigint():
+    """Turn SIGINT into a question that is answered between two steps."""
+    asked = []
+    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupted(results: Results, options: Options) -> int:
+    done = len(results.plates[-1][1])
+    print(
+        f"pyroclaw: interrupted; {done} finished tasks are kept in {results.folder}; to run it again from the start: "
+        f"{shlex.join(['pyroclaw', *sys.argv[1:]])}",
+        file=sys.stderr,
+    )
+    return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
