@@ -46,9 +46,10 @@ class View(AbstractContextManager):
     def begin(self, steps: int) -> None:
         self.progress.update(self.bar, total=steps)
 
-    def step(self, name: str, step: int, elbo: Tensor) -> None:
-        fields = {"elbo": f"{elbo.item():.4f}", "description": name} if step % REFRESH == 0 else {}
-        self.progress.update(self.bar, advance=1, **fields)
+    def step(self, names: Sequence[str], task: int, step: int, elbo: Tensor) -> None:
+        if step % REFRESH == 0:
+            self.progress.update(self.bar, description=names[task], elbo=f"{elbo.item():.4f}")
+        self.progress.advance(self.bar)
 
     def learned(self, name: str, accuracies: np.ndarray) -> None:
         """One line: the mean accuracy on every task so far."""
@@ -102,11 +103,7 @@ def _adaptation(plates: Sequence[Sequence[dict]]) -> Table:
     tasks = [task for plate in plates for task in plate]
     for layer in tasks[0]:
         rows = [task[layer] for task in tasks]
-        adapted, probability, gain = (
-            np.mean([row[key] for row in rows]) for key in ("adapted", "probability", "gain")
-        )
+        adapted, probability, gain = (np.mean([row[key] for row in rows]) for key in ("adapted", "probability", "gain"))
         low, high = min(row["gain_range"][0] for row in rows), max(row["gain_range"][1] for row in rows)
-        table.add_row(
-            layer, f"{100 * adapted:.0f} %", f"{probability:.2f}", f"{gain:.2f}", f"{low:.2f}", f"{high:.2f}"
-        )
+        table.add_row(layer, f"{100 * adapted:.0f} %", f"{probability:.2f}", f"{gain:.2f}", f"{low:.2f}", f"{high:.2f}")
     return table

@@ -33,8 +33,7 @@ def draw(path: Path, title: str, matrix: np.ndarray, elbos: Sequence[np.ndarray]
         memory.legend(fontsize="small", ncols=2)
     start = 0
     for task, trace in enumerate(elbos):
-        style = {"color": COLOURS[task % 7], "linewidth": 1}
-        elbo.plot(np.arange(start, start + len(trace)), trace, **style)
+        elbo.plot(np.arange(start, start + len(trace)), trace, color=COLOURS[task % 7], linewidth=1)
         start += len(trace)
     elbo.set(title="ELBO per example, task by task", xlabel="step", ylabel="nats")
     for axis in (average, memory):

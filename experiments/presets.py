@@ -66,5 +66,3 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         return kind(value)
     except ValueError as error:
         raise InputError(f"setting {name} is {value!r}, but must be a {kind.__name__}") from error
-
-

@@ -9,6 +9,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -130,17 +131,17 @@ def run(options: Options, console: Console) -> int:
 def _learn(bench, entry, settings, budget, seeds, device, view: View, results: Results, stop) -> list[str]:
     """Every plate of repetitions through all tasks; the names of the tasks."""
     plates = bench.plates(seeds)
-    names: list[str] = []
+    names = [f"task {t + 1}" for t in range(bench.task_count)]
     for number, plate in enumerate(plates):
         tasks = bench.tasks(plate, device)
-        names = [task.name for task in tasks] if len(plates) == 1 else [f"task {t + 1}" for t in range(len(tasks))]
         if number == 0:
             view.begin(len(plates) * sum(budget.steps(task) for task in tasks))
-        method = entry.make(make_net(bench.net, bench.input_shape), bench.heads, Streams(plate, "init", device=device), settings)
+        if len(plates) == 1:
+            names = [task.name for task in tasks]
+        net, streams = make_net(bench.net, bench.input_shape), Streams(plate, "init", device=device)
+        method = entry.make(net, bench.heads, streams, settings)
         results.begin_plate(plate)
-        for learned in learn_tasks(
-            method, tasks, budget, plate, device, lambda t, step, elbo: view.step(names[t], step, elbo), stop
-        ):
+        for learned in learn_tasks(method, tasks, budget, plate, device, partial(view.step, names), stop):
             results.add(learned)
             view.learned(names[learned.index], learned.test.cpu().numpy())
     return names

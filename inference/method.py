@@ -1,6 +1,7 @@
 """What a method is to the task loop: a Pyro model/guide pair that meets tasks one at a time."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -9,7 +10,8 @@ from pyroclaw.data.part import Part
 from pyroclaw.streams import Streams
 
 
-class TaskInfo(NamedTuple):
+@dataclass(frozen=True)
+class TaskInfo:
     """What a method may know of a task before it sees data."""
 
     index: int

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,7 +15,8 @@ from pyroclaw.inference.svi import Budget, fit
 from pyroclaw.streams import Streams
 
 
-class Learned(NamedTuple):
+@dataclass(frozen=True)
+class Learned:
     """What is known once a task is learned."""
 
     index: int
@@ -44,7 +46,7 @@ def learn_tasks(
             TaskInfo(t, task.name, task.classes, task.train.sizes), Streams(seeds, "begin", t, device=device)
         )
         train = Streams(seeds, "train", t, device=device)
-        elbo = fit(method, task, budget, train, lambda step, elbo, t=t: on_step(t, step, elbo), stop)
+        elbo = fit(method, task, budget, train, partial(on_step, t), stop)
         method.end_task(task.train, budget.batch_size, Streams(seeds, "end", t, device=device))
         seconds = time.perf_counter() - began
         test, validation = (

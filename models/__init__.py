@@ -1,8 +1,9 @@
 """One file per method: a Pyro model/guide pair, or the penalty that makes it."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pyroclaw.data.benchmark import Heads
 from pyroclaw.inference.method import Method
 from pyroclaw.models import claw
 from pyroclaw.nets import Net
@@ -12,7 +13,7 @@ from pyroclaw.streams import Streams
 class Entry(NamedTuple):
     """A method by name: how it is made, its settings, and a line about it."""
 
-    make: Callable[[Net, str, Streams, object], Method]
+    make: Callable[[Net, Heads, Streams, Any], Method]
     settings: type
     about: str
 

@@ -30,6 +30,7 @@ import torch.nn.functional as F
 from pyro import poutine
 from torch import Tensor
 
+from pyroclaw.data.benchmark import Heads
 from pyroclaw.data.part import Part
 from pyroclaw.distributions import LogScale, MatchedGaussian, Tempered
 from pyroclaw.handlers import LocalReparameterisation, affine
@@ -64,7 +65,7 @@ class Claw:
 
     name = "claw"
 
-    def __init__(self, net: Net, heads: Literal["single", "multi"], streams: Streams, settings: Settings) -> None:
+    def __init__(self, net: Net, heads: Heads, streams: Streams, settings: Settings) -> None:
         self.net, self.heads, self.settings = net, heads, settings
         self.replicates = len(streams)
         self.weights = MeanField(settings.initial_log_variance)

@@ -43,7 +43,7 @@ class MLP:
 
     def __init__(self, inputs: int, hidden: Sequence[int]) -> None:
         widths = [inputs, *hidden]
-        self.layers = [Layer(f"hidden_{i + 1}", widths[i], widths[i + 1]) for i in range(len(hidden))]
+        self.layers: Sequence[Layer] = [Layer(f"hidden_{i + 1}", widths[i], widths[i + 1]) for i in range(len(hidden))]
         self.input_units, self.features = inputs, widths[-1]
 
     def __call__(self, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
@@ -64,7 +64,7 @@ class CNN:
     def __init__(self, shape: Sequence[int], filters: int, blocks: int) -> None:
         channels, height, width = shape
         fans = [channels] + [filters] * (blocks - 1)
-        self.layers = [Layer(f"conv_{i + 1}", fan * self.taps, filters) for i, fan in enumerate(fans)]
+        self.layers: Sequence[Layer] = [Layer(f"conv_{i + 1}", fan * self.taps, filters) for i, fan in enumerate(fans)]
         self.input_units, self.features = channels, filters * (height >> blocks) * (width >> blocks)
 
     def __call__(self, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:

@@ -11,8 +11,6 @@ import torch
 from pyroclaw.data.benchmark import NetPreset
 from pyroclaw.data.own import from_arrays
 
-
-
 torch.set_num_threads(1)  # the tests' tensors are small: threads would mostly wait for each other
 
 

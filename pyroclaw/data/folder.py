@@ -30,9 +30,7 @@ def from_folder(
         named = tasks if isinstance(tasks, Mapping) else {"/".join(group): group for group in tasks}
         groups = {task: [folder / label for label in group] for task, group in named.items()}
         if len(groups) < len(tasks) or not all(groups.values()):
-            raise InputError(
-                f"tasks of {name} has a task twice or one without classes: give each its own."
-            )
+            raise InputError(f"tasks of {name} has a task twice or one without classes: give each its own.")
     labels = list(dict.fromkeys(label.name for group in groups.values() for label in group))
     files = {
         task: [(path, labels.index(label.name)) for label in group for path in _pictures(label)]

@@ -26,7 +26,8 @@ def test_every_pass_holds_each_example_once():
 
 
 def test_the_order_of_a_replicate_does_not_depend_on_the_size_of_another():
-    together, alone = order(torch.tensor([3, 9]), 20, Streams([4, 5], "x")), order(torch.tensor([9]), 20, Streams([5], "x"))
+    together = order(torch.tensor([3, 9]), 20, Streams([4, 5], "x"))
+    alone = order(torch.tensor([9]), 20, Streams([5], "x"))
     assert torch.equal(together[1], alone[0])
 
 

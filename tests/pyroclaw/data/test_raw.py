@@ -128,7 +128,8 @@ def test_a_cifar_pickle_with_another_checksum_is_never_opened(tmp_path, archive)
         path = tmp_path / "cifar-100-python.tar.gz"
         with tarfile.open(path, "w:gz") as packed:
             packed.add(folder, "cifar-100-python")
-    with pytest.raises(InputError, match="torchvision refuses it"):
+    words = "published checksum" if archive else "not found or corrupted"
+    with pytest.raises(InputError, match=f"torchvision refuses it .*{words}"):
         read_cifar_python(path)
     assert not trace.exists()
 

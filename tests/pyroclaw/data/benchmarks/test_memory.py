@@ -61,7 +61,7 @@ PEAK = """
 import numpy as np, torch
 from pyroclaw.data.benchmarks import build
 from pyroclaw.data.dataset import DataSet
-from pyroclaw.experiments.bench_data import peak_megabytes
+from pyroclaw.experiments.records import peak_megabytes
 n, name = {n}, {name!r}
 images = np.random.default_rng(0).integers(0, 256, (n, 28, 28), dtype=np.uint8)
 alphabet = np.arange(n) * 50 // n

@@ -1,0 +1,144 @@
+"""The main job, as a user runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyroclaw.data.benchmarks import KNOWN
+from pyroclaw.experiments import presets, run
+from pyroclaw.models import METHODS
+
+SCRIPT = Path(run.__file__)
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A prepared file in the format of notMNIST: noisy templates, 40 of each letter."""
+    generator = np.random.default_rng(0)
+    templates = generator.integers(0, 256, (10, 28, 28))
+    labels = np.arange(400) % 10
+    images = np.clip(templates[labels] + generator.normal(0, 60, (400, 28, 28)), 0, 255).astype(np.uint8)
+    folder = tmp_path_factory.mktemp("data")
+    np.savez(folder / "notmnist.npz", images=images, labels=labels)
+    return folder
+
+
+def arguments(data_dir, out, *more):
+    return ["--bench", "split_notmnist", "--data-dir", str(data_dir), "--out", str(out), "--threads", "1", *more]
+
+
+def record(out):
+    (folder,) = [path.parent for path in out.rglob("config.json")]
+    return folder, json.loads((folder / "config.json").read_text())
+
+
+def test_a_run_leaves_its_record_and_says_what_it_found(data_dir, tmp_path, capsys):
+    code = run.main(arguments(data_dir, tmp_path, "--replicates", "2", "--epochs", "3", "--batch-size", "16"))
+    shown = capsys.readouterr().out
+    assert code == 0
+    folder, config = record(tmp_path)
+    results = json.loads((folder / "results.json").read_text())
+    assert config["seeds"] == [0, 1] and config["stand_in"] is False and config["settings"]["gamma"] == "mean-field"
+    assert [len(row) for row in results["test_accuracy"]] == [1, 2, 3, 4, 5]
+    assert results["average_accuracy"]["mean"] == pytest.approx(np.mean(results["test_accuracy"][-1]), abs=1e-6)
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    for expected in ("average accuracy", "task 1 over time", "adaptation", "prepared file notmnist.npz", "E/J"):
+        assert expected in shown
+    assert f"{100 * results['average_accuracy']['mean']:.2f}" in shown
+
+
+def test_the_same_seed_gives_the_same_results(data_dir, tmp_path):
+    found = []
+    for name in ("a", "b"):
+        out = tmp_path / name
+        assert run.main(arguments(data_dir, out, "--replicates", "1", "--epochs", "1", "--quiet", "--seed", "3")) == 0
+        results = json.loads((record(out)[0] / "results.json").read_text())
+        found.append((results["test_accuracy"], results["elbo"]))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (["--bench", "split_notmist"], "did you mean split_notmnist"),
+        (["--method", "clav"], "did you mean claw"),
+        (["--device", "cuda"], "--device auto or cpu"),
+        (["--replicates", "0"], "--replicates is 0"),
+        (["--seed", "-1"], "--seed is -1"),
+        (["--set", "beta"], "NAME=VALUE"),
+        (["--set", "betta=1"], "did you mean beta"),
+        (["--set", "beta=x"], "must be a float"),
+        (["--set", "gamma=loose"], "mean-field, tied"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_exit_code_2(data_dir, tmp_path, capsys, wrong, sentence):
+    if wrong == ["--device", "cuda"] and run.torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    assert run.main(arguments(data_dir, tmp_path / "runs", *wrong)) == 2
+    error = capsys.readouterr().err
+    assert sentence in error and error.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(data_dir, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run.main(arguments(data_dir, tmp_path / "file")) == 2
+    assert "--out" in capsys.readouterr().err
+
+
+def test_a_damaged_data_file_is_named(tmp_path, capsys):
+    (tmp_path / "notmnist.npz").write_bytes(b"PK\x03\x04 not really")
+    assert run.main(arguments(tmp_path, tmp_path / "runs")) == 2
+    error = capsys.readouterr().err
+    assert "notmnist.npz" in error and error.count("\n") == 1
+
+
+def test_sigint_stops_after_the_batch_and_keeps_what_is_finished(data_dir, tmp_path):
+    command = [sys.executable, str(SCRIPT), *arguments(data_dir, tmp_path, "--replicates", "1", "--epochs", "100")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.rglob("results.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert error.startswith("pyroclaw: interrupted;") and "--epochs 100" in error and error.count("\n") == 1
+    folder, _ = record(tmp_path)
+    finished = json.loads((folder / "results.json").read_text())["tasks_finished"]
+    assert 1 <= finished < 5 and f"{finished} finished" in error
+    assert {path.name for path in folder.iterdir()} == {"config.json", "results.json"}  # nothing half-written
+
+
+def test_help_shows_every_option_with_its_default(capsys):
+    with pytest.raises(SystemExit) as end:
+        run.main(["--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    for option in (
+        "--method", "--bench", "--replicates", "--seed", "--epochs", "--batch-size", "--device", "--data-dir",
+        "--out", "--threads", "--quiet",
+    ):  # fmt: skip
+        assert option in shown
+    assert "split_notmnist" in shown and "{auto,cpu,cuda}" in shown
+
+
+def test_methods_are_listed_with_a_line_each(capsys):
+    assert run.main(["--method", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown and entry.about[:20] in shown for name, entry in METHODS.items())
+
+
+@pytest.mark.parametrize("bench", KNOWN)
+def test_every_benchmark_has_a_preset_that_every_method_can_read(bench):
+    preset = presets.preset(bench)
+    assert preset["replicates"] > 0
+    for name, entry in METHODS.items():
+        presets.settings(entry.settings, preset.get(name, {}))
+    assert set(preset) <= {"replicates", *METHODS}

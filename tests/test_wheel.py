@@ -1,0 +1,27 @@
+"""What is installed: the packages under one name, with their data, and nothing else."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_wheel_holds_the_packages_under_one_name(tmp_path):
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"pyroclaw", wheel.name.split("-py3")[0] + ".dist-info"}
+    for source, installed in (
+        ("pyroclaw", "pyroclaw"),
+        ("models", "pyroclaw/models"),
+        ("inference", "pyroclaw/inference"),
+        ("experiments", "pyroclaw/experiments"),
+    ):
+        expected = {f"{installed}/{path.relative_to(ROOT / source)}" for path in (ROOT / source).rglob("*.py")}
+        assert expected <= set(names)
+    for data in ("py.typed", "data/standin/glyphs.npz", "experiments/presets/split_notmnist.toml"):
+        assert f"pyroclaw/{data}" in names
