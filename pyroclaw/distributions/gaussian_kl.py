@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
+from pyroclaw.distributions.chunks import chunks
+
 VARIANCE_FLOOR = 1e-16
 """Where a variance is taken a logarithm, a root or a reciprocal of, it is held at this floor (a standard deviation of
 1e-8, below the rounding of any weight that matters): the square of the gradient there still fits in float32."""
@@ -59,23 +61,29 @@ class _GaussianKL(torch.autograd.Function):
         beta: float,
         lam: float,
     ) -> torch.Tensor:
-        held = variance.clamp_min(VARIANCE_FLOOR)
-        distance = mean - prior_mean
-        spread = torch.addcmul(held, distance, distance, value=lam)
-        value = (spread * precision).add_(log_variance).sub_(held.log()).sub_(1).mul_(beta / 2)
-        mean_slope = distance.mul_(precision).mul_(beta * lam)
-        variance_slope = held.reciprocal_().neg_().add_(precision).mul_(beta / 2)
-        prior_needs_grad = any(ctx.needs_input_grad[2:5])
-        ctx.save_for_backward(mean_slope, variance_slope, spread.mul_(beta / 2) if prior_needs_grad else None)
+        inputs = [tensor.contiguous() for tensor in (mean, variance, prior_mean, precision, log_variance)]
+        results = [torch.empty_like(inputs[0]) for _ in range(4 if any(ctx.needs_input_grad[2:5]) else 3)]
+        for m, v, m0, precision, log_v0, value, mean_slope, variance_slope, *precision_slope in chunks(
+            *inputs, *results
+        ):
+            held = torch.clamp_min(v, VARIANCE_FLOOR, out=variance_slope)
+            distance = torch.sub(m, m0, out=mean_slope)
+            spread = torch.addcmul(held, distance, distance, value=lam)
+            torch.mul(spread, precision, out=value).add_(log_v0).sub_(held.log()).sub_(1).mul_(beta / 2)
+            distance.mul_(precision).mul_(beta * lam)
+            held.reciprocal_().neg_().add_(precision).mul_(beta / 2)
+            for slope in precision_slope:
+                torch.mul(spread, beta / 2, out=slope)
+        ctx.save_for_backward(*results[1:])
         ctx.beta = beta
-        return value
+        return results[0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        mean_slope, variance_slope, precision_slope = ctx.saved_tensors
+        mean_slope, variance_slope, *precision_slope = ctx.saved_tensors
         to_mean = grad * mean_slope
         to_variance = grad * variance_slope if ctx.needs_input_grad[1] else None
-        if precision_slope is None:
+        if not precision_slope:
             return to_mean, to_variance, None, None, None, None, None
-        return to_mean, to_variance, -to_mean, grad * precision_slope, grad * (ctx.beta / 2), None, None
+        return to_mean, to_variance, -to_mean, grad * precision_slope[0], grad * (ctx.beta / 2), None, None

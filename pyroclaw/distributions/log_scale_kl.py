@@ -34,6 +34,7 @@ from numpy.polynomial import chebyshev
 from scipy.special import dawsn, digamma, gammaln
 from torch.autograd.function import once_differentiable
 
+from pyroclaw.distributions.chunks import chunks
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
 from pyroclaw.errors import InputError
 
@@ -47,9 +48,6 @@ MOLCHANOV_FIT = (0.63576, 1.87320, 1.48695)
 
 # Polynomial degrees of the value and of its slope.
 _DEGREES = {torch.float32: (13, 15), torch.float64: (34, 36)}
-# Elements worked on at a time on a CPU: some fifty passes are made over them, so they should stay in its cache, but
-# smaller pieces are not shared well between threads.
-_CHUNK = 131072
 
 
 def log_scale_kl(mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
@@ -83,14 +81,11 @@ def sigmoid_fit_kl(
 class _LogScaleKL(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-        shape = mean.shape
-        mean, variance = mean.reshape(-1), variance.reshape(-1)
-        chunk = _CHUNK if mean.device.type == "cpu" else max(mean.numel(), 1)
-        results = [torch.empty_like(mean) for _ in range(3)]
-        for inputs in zip(mean.split(chunk), variance.split(chunk), *(r.split(chunk) for r in results), strict=True):
-            _value_and_slopes(*inputs)
-        value, mean_slope, variance_slope = (r.view(shape) for r in results)
-        ctx.save_for_backward(mean_slope, variance_slope)
+        mean, variance = mean.contiguous(), variance.contiguous()
+        value, *slopes = (torch.empty_like(mean) for _ in range(3))
+        for pieces in chunks(mean, variance, value, *slopes):
+            _value_and_slopes(*pieces)
+        ctx.save_for_backward(*slopes)
         return value
 
     @staticmethod

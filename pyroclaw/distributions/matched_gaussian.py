@@ -1,4 +1,4 @@
-r"""The Gaussian that matches the moments of an adapted weight: equation (4') of the CLAW paper.
+r"""The Gaussian that matches the moments of an adapted weight: equation (8) of the CLAW paper.
 
 A task uses the weight :math:`w = \gamma(1 + b\alpha)`, where α ~ Bernoulli(p) says whether the neuron is adapted and
 1 + b is its gain when it is. With α replaced by N(p, p(1-p)) the gain 1 + bα has the moments
@@ -7,6 +7,7 @@ A task uses the weight :math:`w = \gamma(1 + b\alpha)`, where α ~ Bernoulli(p) 
 """
 
 import math
+from functools import cached_property
 from typing import Any, ClassVar
 
 import pyro.distributions as dist
@@ -28,10 +29,10 @@ def gain_moments(b: torch.Tensor, p: torch.Tensor) -> Moments:
 def product_moments(first: Moments, second: Moments) -> Moments:
     """Mean and variance of the product of two independent gains, each given by its (mean, variance).
 
-    The variance (m1² + v1)(m2² + v2) - m1² m2² is multiplied out, so that nothing cancels.
+    The variance (m1² + v1)(m2² + v2) - m1² m2² is written as m1² v2 + v1 (m2² + v2), so that nothing cancels.
     """
     (m1, v1), (m2, v2) = first, second
-    return m1 * m2, m1 * m1 * v2 + m2 * m2 * v1 + v1 * v2
+    return m1 * m2, torch.addcmul(m1 * m1 * v2, v1, m2 * m2 + v2)
 
 
 class MatchedGaussian(TorchDistribution):
@@ -117,18 +118,23 @@ class MatchedGaussian(TorchDistribution):
         new._validate_args = self._validate_args
         return new
 
+    @cached_property
+    def moments(self) -> Moments:
+        """Mean and variance, computed together and once."""
+        if self.scale is None:
+            moments = self.gamma * self.gain_mean, self.gamma.square() * self.gain_variance
+            return moments[0].expand(self.batch_shape), moments[1].expand(self.batch_shape)
+        own = self.scale.square() * torch.addcmul(self.gain_variance, self.gain_mean, self.gain_mean)
+        variance = torch.addcmul(own, self.gamma.square(), self.gain_variance)
+        return (self.gamma * self.gain_mean).expand(self.batch_shape), variance.expand(self.batch_shape)
+
     @property
     def mean(self) -> torch.Tensor:
-        return (self.gamma * self.gain_mean).expand(self.batch_shape)
+        return self.moments[0]
 
     @property
     def variance(self) -> torch.Tensor:
-        gamma_squared = self.gamma.square()
-        if self.scale is None:
-            return (gamma_squared * self.gain_variance).expand(self.batch_shape)
-        gain_second_moment = self.gain_mean.square() + self.gain_variance
-        own = self.scale.square() * gain_second_moment
-        return torch.addcmul(own, gamma_squared, self.gain_variance).expand(self.batch_shape)
+        return self.moments[1]
 
     @property
     def stddev(self) -> torch.Tensor:
