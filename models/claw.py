@@ -42,13 +42,16 @@ from pyroclaw.nets import Layer, Net
 from pyroclaw.streams import Streams
 
 
+TIED_MARGIN = 0.01  # at it the KL's gradient in p is some 50 times its usual size, which Adam can still digest
+
+
 @dataclass(frozen=True)
 class Settings:
     """CLAW's settings; the defaults serve every benchmark."""
 
     gamma: Literal["mean-field", "tied"] = "mean-field"  # noise of γ: its own, or none but that of α
-    beta: float = 0.01  # weight of the KL
-    lam: float = 50.0  # weight of the KL's quadratic part, on top of beta
+    beta: float = 0.002  # weight of the KL
+    lam: float = 300.0  # weight of the KL's quadratic part, on top of beta
     log_scale: Literal["exact", "fitted"] = "exact"  # KL to the log-scale prior
     adapt_input: bool = True  # adapt the input units too
     warm: float = 0.3  # share of a later task's steps that train its adaptation and head only
@@ -146,8 +149,10 @@ class Claw:
         ]
 
     def constrain(self) -> None:
+        """The projection of projected gradient descent; with tied noise short of 0 and 1, where the KL is infinite."""
+        margin = TIED_MARGIN if self.settings.gamma == "tied" else 0.0
         with torch.no_grad():
-            self.adaptations[self.task].p.clamp_(0, 1)  # the projection of projected gradient descent
+            self.adaptations[self.task].p.clamp_(margin, 1 - margin)
 
     def end_task(self, train: Part, batch_size: int, streams: Streams) -> None:
         p, a, _ = self.adaptations[self.task]
