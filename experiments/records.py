@@ -7,7 +7,6 @@ that was finished.
 import json
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -54,7 +53,6 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: version(name) for name in VERSIONED},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "command": ["pyroclaw", *sys.argv[1:]],
     }
 
 

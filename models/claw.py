@@ -87,11 +87,11 @@ class Claw:
     # ---- model and guide ---------------------------------------------------------------------------------------
 
     def model(self, x: Tensor, y: Tensor) -> None:
-        size, batch = int(self.sizes.max()), torch.arange(y.shape[1], device=y.device)
+        batch = torch.arange(y.shape[1], device=y.device)
         with pyro.plate("replicate", self.replicates, dim=-2):
             weights = self._sample(self.priors)
             logits = self._logits(x, weights, self.head(self.task))
-            with pyro.plate("data", size, subsample=batch, dim=-1), poutine.scale(scale=1 / size):
+            with pyro.plate("data", self.size, subsample=batch, dim=-1), poutine.scale(scale=1 / self.size):
                 pyro.sample("label", self.likelihood(logits), obs=y)
 
     def likelihood(self, logits: Tensor) -> dist.Distribution:
@@ -121,7 +121,8 @@ class Claw:
     # ---- the life of a task ------------------------------------------------------------------------------------
 
     def begin_task(self, task: TaskInfo, streams: Streams) -> None:
-        self.task, self.sizes, head = task.index, task.sizes.unsqueeze(1), self.head(task.index)
+        self.task, self.sizes, self.size = task.index, task.sizes.unsqueeze(1), int(task.sizes.max())
+        head = self.head(task.index)
         if head not in self.weights.mean:
             self.weights.add(Layer(head, self.net.features, task.classes), streams)
         self.adaptations.append(Adaptation.neutral(self.max_adaptation, self.settings.initial_probability))

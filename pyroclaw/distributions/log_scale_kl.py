@@ -1,4 +1,4 @@
-r"""The KL divergence of a Gaussian to the log-scale prior: exact, and by the usual sigmoid fit for comparison.
+r"""The KL divergence of a Gaussian to the log-scale prior, equations (9) to (12): exact, and by the usual sigmoid fit.
 
 For q = N(M, V) and p(w) = 1/|w| the divergence depends on t = M²/(2V) alone, that is on the noise-to-signal ratio
 ρ = V/M² = 1/(2t). w²/V is a non-central χ² of one degree of freedom, a Poisson mixture of central ones, so

@@ -120,7 +120,7 @@ class MatchedGaussian(TorchDistribution):
 
     @cached_property
     def moments(self) -> Moments:
-        """Mean and variance, computed together and once."""
+        """Mean and variance (8), computed together and once."""
         if self.scale is None:
             moments = self.gamma * self.gain_mean, self.gamma.square() * self.gain_variance
             return moments[0].expand(self.batch_shape), moments[1].expand(self.batch_shape)
