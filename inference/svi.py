@@ -11,6 +11,7 @@ from torch import Tensor
 from pyroclaw.data.part import Task
 from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.elbo import AnalyticELBO
+from pyroclaw.inference.memory import release_memory
 from pyroclaw.inference.method import Method
 from pyroclaw.streams import Streams
 
@@ -81,6 +82,7 @@ def fit(
             trace.append(-loss.detach() / len(streams))
             on_step(step, trace[-1])
             step += 1
+            release_memory(step)
             if stop():
                 raise Interrupted
         for parameter in trained:
