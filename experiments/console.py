@@ -29,7 +29,7 @@ class View(AbstractContextManager):
             TextColumn("left"),
             TimeRemainingColumn(elapsed_when_finished=False),
         )
-        self.progress = Progress(*columns, console=console, disable=quiet, transient=True)
+        self.progress = Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
 
     def __enter__(self) -> "View":
         self.progress.start()

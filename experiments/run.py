@@ -41,17 +41,17 @@ class Options:
     method: str = "claw"
     """Method; 'list' names them all."""
     replicates: int | None = None
-    """Repetitions of the protocol, each with its own split, initialisation and noise (default: the preset's, 10)."""
+    """Repetitions of the protocol, each with its own split, initialisation and noise; if not given, the preset's 10."""
     seed: int = 0
     """Seed of the first repetition; the others follow it."""
     epochs: float | None = None
-    """Passes over each task's training data (default: the paper's)."""
+    """Passes over each task's training data; if not given, the paper's number."""
     batch_size: int | None = None
-    """Examples a step (default: the paper's)."""
+    """Examples a step; if not given, the paper's number."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
     data_dir: Path | None = None
-    """Folder with data sets (default: PYROCLAW_DATA, else the user's cache)."""
+    """Folder with data sets; if not given, PYROCLAW_DATA, else the user's cache."""
     data: Literal["auto", "real"] = "auto"
     """Whether a stand-in may take the place of a data set that cannot be found."""
     split: Literal["image", "font"] = "image"
@@ -61,11 +61,11 @@ class Options:
     out: Path = Path("runs")
     """Folder for the records of runs."""
     threads: int | None = None
-    """CPU threads (default: all cores)."""
+    """CPU threads; if not given, all cores."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default=())
     """Change a setting of the method, as NAME=VALUE; may be repeated."""
     quiet: bool = False
-    """Print the last lines only."""
+    """Print the final report only."""
 
 
 def main(argv: list[str] | None = None) -> int:

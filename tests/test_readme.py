@@ -36,7 +36,7 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_links_lead_somewhere():
-    for target in re.findall(r"\]\((?!http)([^)#]+)", README):
+    for target in re.findall(r"\]\((?!http)([\w./-]+)(?:#\w+)?\)", README):
         assert (ROOT / target).exists(), target
 
 
