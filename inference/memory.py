@@ -1,7 +1,7 @@
 """Giving freed memory back.
 
-A step allocates and frees hundreds of tensors of many sizes. glibc keeps what is freed for later use, and over a long run
-the pieces fit less and less: the process grows although its tensors do not. Asked to, it returns every free page.
+A step allocates and frees hundreds of tensors of many sizes. glibc keeps what is freed for later use, and over a long
+run the pieces fit less and less: the process grows although its tensors do not. Asked to, it returns every free page.
 """
 
 import ctypes

@@ -41,7 +41,6 @@ from pyroclaw.inference.method import Phase, TaskInfo
 from pyroclaw.nets import Layer, Net
 from pyroclaw.streams import Streams
 
-
 TIED_MARGIN = 0.01  # at it the KL's gradient in p is some 50 times its usual size, which Adam can still digest
 
 
