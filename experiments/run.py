@@ -23,6 +23,7 @@ from pyroclaw.experiments import presets
 from pyroclaw.experiments.console import View, report
 from pyroclaw.experiments.figure import draw
 from pyroclaw.experiments.records import Results, new_folder
+from pyroclaw.inference.memory import keep_freed_memory
 from pyroclaw.inference.sequence import learn_tasks
 from pyroclaw.inference.svi import Budget, Diverged, Interrupted
 from pyroclaw.models import METHODS
@@ -90,6 +91,8 @@ def run(options: Options, console: Console) -> int:
     settings = presets.settings(entry.settings, preset.get(options.method, {}), options.set)
     device = _device(options.device)
     _check_positive(options)
+    if device.type == "cpu":
+        keep_freed_memory()
     if options.threads:
         torch.set_num_threads(options.threads)
     with View(console, options.quiet) as view, _sigint() as stop:
@@ -131,6 +134,9 @@ def run(options: Options, console: Console) -> int:
 def _learn(bench, entry, settings, budget, seeds, device, view: View, results: Results, stop) -> list[str]:
     """Every plate of repetitions through all tasks; the names of the tasks."""
     plates = bench.plates(seeds)
+    if device.type == "cpu" and bench.net.kind == "cnn":
+        # a core is busy with one replicate's convolutions: two in a plate take longer than one after the other
+        plates = [[seed] for seed in seeds]
     names = [f"task {t + 1}" for t in range(bench.task_count)]
     for number, plate in enumerate(plates):
         tasks = bench.tasks(plate, device)
