@@ -19,8 +19,7 @@ import tyro
 
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.data.benchmarks import KNOWN, make
-from pyroclaw.errors import InputError
-from pyroclaw.experiments.presets import choose
+from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments.records import peak_megabytes
 from pyroclaw.inference.method import TaskInfo
 from pyroclaw.inference.svi import Budget, fit

@@ -19,9 +19,9 @@ from pyroclaw.data.check import KNOWN
 from pyroclaw.data.download import reachable
 from pyroclaw.data.local import find
 from pyroclaw.data.npz import member_shapes
-from pyroclaw.data.sources import data_folder, load, require_known, to_stderr
+from pyroclaw.data.sources import NAMES, data_folder, load, to_stderr
 from pyroclaw.data.standins import STANDIN_FOR, size
-from pyroclaw.errors import InputError
+from pyroclaw.errors import InputError, choose
 
 COLOURS = {"ready": "green", "on this machine": "green", "downloadable": "cyan", "embedded": "yellow"}
 
@@ -55,7 +55,7 @@ def prepare(name: str, data_dir: Path | None) -> None:
     """Make `<name>.npz` in the data folder, which is created if need be."""
     if not name:
         raise InputError(f"prepare needs the name of a data set: {', '.join(KNOWN)}.")
-    require_known(name)
+    choose("data set", name, NAMES)
     if name not in KNOWN:
         print(f"{name} is embedded: there is nothing to prepare.")
         return

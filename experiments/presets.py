@@ -3,29 +3,14 @@
 A preset is ``presets/BENCHMARK.toml``: the number of repetitions, and a table per method whose settings differ there.
 """
 
-import difflib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pyroclaw.errors import InputError
+from pyroclaw.errors import InputError, choose
 
 FOLDER = Path(__file__).parent / "presets"
-
-
-def choose(kind: str, name: str, known: Iterable[str]) -> str:
-    """The name if it is known; otherwise a sentence with the known names and the nearest.
-
-    >>> choose("benchmark", "split_mnist", ["split_mnist"])
-    'split_mnist'
-    """
-    known = list(known)
-    if name in known:
-        return name
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise InputError(f"unknown {kind} {name!r}: {hint}known are {', '.join(known)}")
 
 
 def preset(bench: str) -> dict[str, Any]:

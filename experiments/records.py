@@ -68,7 +68,11 @@ def peak_megabytes() -> float:
 
 
 class Results:
-    """Collects what each plate of repetitions learned; rows of repetitions are in the order of their seeds."""
+    """Collects what each plate of repetitions learned.
+
+    Plates may run one after the other. Those that are as far as the first make up the accuracies of the record; one
+    that is still behind it stands apart, under "unfinished", until it has caught up.
+    """
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         self.folder, self.config = folder, config
@@ -82,31 +86,40 @@ class Results:
         self.plates[-1][1].append(learned)
         write_json(self.folder / "results.json", self.as_dict())
 
-    def matrix(self, part: str = "test") -> np.ndarray:
-        """Accuracies [T, T, R] of the repetitions, over the tasks that all of them have finished."""
-        plates = [[getattr(task, part).cpu().double().numpy() for task in tasks] for _, tasks in self.plates if tasks]
-        tasks = min(map(len, plates))
-        return metrics.accuracy_matrix([np.concatenate([plate[t] for plate in plates], 1) for t in range(tasks)])
+    def level(self) -> list[tuple[list[int], list[Learned]]]:
+        """The plates that have learned as many tasks as the first."""
+        return [plate for plate in self.plates if len(plate[1]) == len(self.plates[0][1])]
 
-    def seconds(self) -> float:
-        return sum(task.seconds for _, tasks in self.plates for task in tasks)
+    def matrix(self, part: str = "test") -> np.ndarray:
+        """Accuracies [T, T, R] of the level plates' repetitions."""
+        return _matrix([tasks for _, tasks in self.level()], part)
 
     def as_dict(self) -> dict[str, Any]:
-        test, validation = self.matrix(), self.matrix("validation")
+        test, validation, level = self.matrix(), self.matrix("validation"), self.level()
         mean, error = metrics.mean_and_error(metrics.average_accuracy(test)[-1])
         return {
             **{key: self.config[key] for key in ("bench", "protocol", "method", "data_source", "stand_in")},
-            "seeds": [seed for seeds, tasks in self.plates if tasks for seed in seeds],
+            "seeds": [seed for seeds, _ in level for seed in seeds],
             "tasks_finished": len(test),
             "average_accuracy": {"mean": mean, "standard_error": error},
             "test_accuracy": _rows(test),
             "validation_accuracy": _rows(validation),
+            "unfinished": [
+                {"seeds": plate[0], "test_accuracy": _rows(_matrix([plate[1]], "test"))}
+                for plate in self.plates
+                if 0 < len(plate[1]) < len(test)
+            ],
             "train_seconds": [[task.seconds for task in tasks] for _, tasks in self.plates],
             "elbo": [[[round(v, 6) for v in task.elbo.tolist()] for task in tasks] for _, tasks in self.plates],
             "summary": [[task.summary for task in tasks] for _, tasks in self.plates],
             "peak_memory_mb": peak_megabytes(),
             "environment": environment(),
         }
+
+
+def _matrix(plates: list[list[Learned]], part: str) -> np.ndarray:
+    rows = [[getattr(task, part).cpu().double().numpy() for task in tasks] for tasks in plates]
+    return metrics.accuracy_matrix([np.concatenate(after, axis=1) for after in zip(*rows, strict=True)])
 
 
 def _rows(matrix: np.ndarray) -> list[list[list[float]]]:

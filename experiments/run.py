@@ -18,7 +18,7 @@ import tyro
 from rich.console import Console
 
 from pyroclaw.data import benchmarks
-from pyroclaw.errors import InputError
+from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import presets
 from pyroclaw.experiments.console import View, report
 from pyroclaw.experiments.figure import draw
@@ -85,8 +85,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(options: Options, console: Console) -> int:
     """The whole job: data, method, task loop, record, report."""
-    bench_name = presets.choose("benchmark", options.bench, benchmarks.KNOWN)
-    entry = METHODS[presets.choose("method", options.method, METHODS)]
+    bench_name = choose("benchmark", options.bench, benchmarks.KNOWN)
+    entry = METHODS[choose("method", options.method, METHODS)]
     preset = presets.preset(bench_name)
     settings = presets.settings(entry.settings, preset.get(options.method, {}), options.set)
     device = _device(options.device)
@@ -180,7 +180,7 @@ def _sigint():
 
 
 def _interrupted(results: Results, options: Options) -> int:
-    done = len(results.plates[-1][1])
+    done = sum(len(tasks) for _, tasks in results.plates)
     print(
         f"pyroclaw: interrupted; {done} finished tasks are kept in {results.folder}; to run it again from the start: "
         f"{shlex.join(['pyroclaw', *sys.argv[1:]])}",

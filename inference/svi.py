@@ -1,7 +1,8 @@
 """Stochastic variational inference on one task, for all replicates at once."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import pyro
@@ -12,7 +13,7 @@ from pyroclaw.data.part import Task
 from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.elbo import AnalyticELBO
 from pyroclaw.inference.memory import release_memory
-from pyroclaw.inference.method import Method
+from pyroclaw.inference.method import Method, Phase
 from pyroclaw.streams import Streams
 
 BETAS = (0.9, 0.999)  # of Adam, as in the paper
@@ -65,7 +66,8 @@ def fit(
     steps = budget.steps(task)
     positions = order(task.train.sizes, steps * budget.batch_size, streams)
     elbo, trace, step = AnalyticELBO(), [], 0
-    for phase, end in zip(method.phases(), _ends(method, steps), strict=True):
+    phases = method.phases()
+    for phase, end in zip(phases, _ends(phases, steps), strict=True):
         optimiser = torch.optim.Adam(phase.groups, betas=BETAS, fused=True)
         trained = [parameter for group in phase.groups for parameter in group["params"]]
         for parameter in trained:
@@ -92,7 +94,7 @@ def fit(
     return torch.stack(trace)
 
 
-def _ends(method: Method, steps: int) -> list[int]:
+def _ends(phases: Sequence[Phase], steps: int) -> list[int]:
     """The step at which each phase ends; the last one ends the task."""
-    shares = torch.tensor([phase.share for phase in method.phases()]).cumsum(0)
-    return [round(float(share) * steps) for share in shares[:-1]] + [steps]
+    shares = accumulate(phase.share for phase in phases[:-1])
+    return [*(round(share * steps) for share in shares), steps]

@@ -9,7 +9,6 @@ omniglot        50 alphabets in random order            multi   4 × (3×3×64) 
 cifar100        20 × 5 classes in random order          multi   4 × (3×3×64)   256      15
 """
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,7 +24,7 @@ from pyroclaw.data.local import Log
 from pyroclaw.data.recipe import Outline, Recipe
 from pyroclaw.data.sources import load, to_stderr
 from pyroclaw.data.split import check_classes
-from pyroclaw.errors import InputError
+from pyroclaw.errors import InputError, choose
 
 PERMUTATIONS = 10
 CLASSES_A_TASK = 5  # of CIFAR-100
@@ -70,9 +69,7 @@ def make(
     log: Log = to_stderr,
 ) -> Benchmark:
     """Find the data and build the benchmark; `augment` concerns omniglot, `split="font"` data sets that know fonts."""
-    if name not in PROTOCOLS:
-        nearest = difflib.get_close_matches(name, KNOWN, n=1, cutoff=0)[0]
-        raise InputError(f"There is no benchmark {name!r}: did you mean {nearest}? Known are {', '.join(KNOWN)}.")
+    choose("benchmark", name, KNOWN)
     folder = None if data_dir is None else Path(data_dir)
     return build(name, load(PROTOCOLS[name].data_set, folder, data, download, log), augment, split)
 

@@ -10,7 +10,6 @@ wait and read it.
 """
 
 import contextlib
-import difflib
 import os
 import shutil
 import sys
@@ -28,7 +27,7 @@ from pyroclaw.data.local import DEBIAN_FASHION, LAYOUT, Found, Log, find
 from pyroclaw.data.npz import read_npz, write_npz
 from pyroclaw.data.remote import download as download_files
 from pyroclaw.data.standins import STANDIN_FOR, standin
-from pyroclaw.errors import InputError
+from pyroclaw.errors import InputError, choose
 
 NAMES = (*KNOWN, *STANDIN_FOR.values())
 
@@ -45,7 +44,7 @@ def load(
     log: Log = to_stderr,
 ) -> DataSet:
     """The data set `name` without pixel-identical images, from the first source that has it."""
-    require_known(name)
+    choose("data set", name, NAMES)
     if data not in ("auto", "real"):
         raise InputError(f"data must be 'auto' or 'real' (no stand-ins), not {data!r}.")
     if name in STANDIN_FOR.values():
@@ -137,13 +136,6 @@ def data_folder(data_dir: Path | None) -> Path:
         asked = "--data-dir" if data_dir else "PYROCLAW_DATA"
         raise InputError(f"{asked} names {folder}, which is no folder: create it or name another.")
     return folder
-
-
-def require_known(name: str) -> None:
-    if name not in NAMES:
-        near = difflib.get_close_matches(name.lower(), NAMES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `python experiments/data.py`."
-        raise InputError(f"unknown data set {name!r}; known are {', '.join(NAMES)}: {hint}")
 
 
 def _debian(name: str, before: str) -> str:

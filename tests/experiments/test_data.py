@@ -62,7 +62,7 @@ def test_prepare_makes_the_file_and_the_table_shows_it(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prepare", "minst"], "did you mean 'mnist'?"),
+        (["prepare", "minst"], "did you mean mnist?"),
         (["prepare"], "prepare needs the name of a data set: mnist, "),
         (["prepare", "omniglot"], "no data for omniglot"),
         (["prepare", "mnist"], "no data for mnist"),  # a stand-in does not count as prepared

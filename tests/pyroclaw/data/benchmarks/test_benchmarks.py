@@ -204,7 +204,7 @@ def test_a_missing_or_tiny_class_is_one_sentence(data_set, name):
 
 
 def test_unknown_names_list_the_known_and_the_nearest():
-    with pytest.raises(InputError, match=r"did you mean split_mnist\? Known are permuted_mnist, split_mnist"):
+    with pytest.raises(InputError, match=r"did you mean split_mnist\? known are permuted_mnist, split_mnist"):
         make("splitmnist")
 
 
