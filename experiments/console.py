@@ -71,13 +71,23 @@ def report(console: Console, result: dict[str, Any], matrix: np.ndarray, names: 
         f"forgetting        {100 * lost:.2f} ± {100 * lost_error:.2f} points",
         f"task 1 over time  {first}",
         f"training time     {seconds:.0f} s for all repetitions, peak memory {result['peak_memory_mb']:.0f} MB",
+        f"parameters        {result['parameters'][0][-1]:,} of one repetition at the end; {_stored(result)}",
         f"data              {result['data_source']}",
         f"run's folder      {where}",
     ]
-    if any(result["summary"][0]):
-        console.print(_adaptation(result["summary"]))
+    if "adaptation" in result["summary"][0][0]:
+        console.print(_adaptation([task["adaptation"] for plate in result["summary"] for task in plate]))
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _stored(result: dict[str, Any]) -> str:
+    """What is stored at the end, and how much of it a task adds."""
+    stored = result["stored_bytes"][0]
+    text = f"stored {stored[-1] / 1e6:.2f} MB"
+    return text + (
+        f", {(stored[-1] - stored[0]) / (len(stored) - 1) / 1e3:.1f} kB more a task" if len(stored) > 1 else ""
+    )
 
 
 def _accuracies(matrix: np.ndarray, names: Sequence[str]) -> Table:
@@ -95,12 +105,11 @@ def _accuracies(matrix: np.ndarray, names: Sequence[str]) -> Table:
     return table
 
 
-def _adaptation(plates: Sequence[Sequence[dict]]) -> Table:
+def _adaptation(tasks: Sequence[dict]) -> Table:
     """Per layer, averaged over tasks: how many units adapt, and by what gain."""
     table = Table(title="adaptation, mean over tasks", title_justify="left")
     for name in ("layer", "units adapted", "mean probability", "mean gain", "gain from", "to"):
         table.add_column(name, justify="left" if name == "layer" else "right")
-    tasks = [task for plate in plates for task in plate]
     for layer in tasks[0]:
         rows = [task[layer] for task in tasks]
         adapted, probability, gain = (np.mean([row[key] for row in rows]) for key in ("adapted", "probability", "gain"))

@@ -109,6 +109,8 @@ class Results:
                 for plate in self.plates
                 if 0 < len(plate[1]) < len(test)
             ],
+            "parameters": [[task.parameters for task in tasks] for _, tasks in self.plates],
+            "stored_bytes": [[task.stored_bytes for task in tasks] for _, tasks in self.plates],
             "train_seconds": [[task.seconds for task in tasks] for _, tasks in self.plates],
             "elbo": [[[round(v, 6) for v in task.elbo.tolist()] for task in tasks] for _, tasks in self.plates],
             "summary": [[task.summary for task in tasks] for _, tasks in self.plates],

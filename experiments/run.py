@@ -140,12 +140,13 @@ def _learn(bench, entry, settings, budget, seeds, device, view: View, results: R
     names = [f"task {t + 1}" for t in range(bench.task_count)]
     for number, plate in enumerate(plates):
         tasks = bench.tasks(plate, device)
-        if number == 0:
-            view.begin(len(plates) * sum(budget.steps(task) for task in tasks))
-        if len(plates) == 1:
-            names = [task.name for task in tasks]
         net, streams = make_net(bench.net, bench.input_shape), Streams(plate, "init", device=device)
         method = entry.make(net, bench.heads, streams, settings)
+        if number == 0:
+            efforts = [method.effort(index) * budget.steps(task) for index, task in enumerate(tasks)]
+            view.begin(len(plates) * round(sum(efforts)))
+        if len(plates) == 1:
+            names = [task.name for task in tasks]
         results.begin_plate(plate)
         for learned in learn_tasks(method, tasks, budget, plate, device, partial(view.step, names), stop):
             results.add(learned)

@@ -1,10 +1,12 @@
-"""Mean-field Gaussian weights: the variational parameters that VCL, its generalisations and CLAW share.
+"""Weights by layer name: points, or mean-field Gaussians (what VCL, its generalisations and CLAW share).
 
-Every weight of a matrix [R, 1, fan-in + 1, units] has its own mean and log-variance; rows are inputs and the bias.
+A matrix of weights is [R, 1, fan-in + 1, units]; rows are inputs and the bias. In a mean field every weight has its own
+mean and log-variance; where weights are points the mean is all there is.
 """
 
 import math
 
+import pyro.distributions as dist
 import torch
 from torch import Tensor
 
@@ -12,23 +14,47 @@ from pyroclaw.nets import Layer
 from pyroclaw.streams import Streams
 
 
-class MeanField:
-    """Means and log-variances by layer name.
+class Points:
+    """Weights without uncertainty."""
+
+    def __init__(self) -> None:
+        self.mean: dict[str, Tensor] = {}
+
+    def add(self, layer: Layer, streams: Streams) -> None:
+        """A new matrix from He's normal initialisation (variance 2 / fan-in), biases at 0."""
+        mean = streams.normal(len(streams), 1, layer.fan_in + 1, layer.units) * math.sqrt(2 / layer.fan_in)
+        mean[..., -1, :] = 0
+        self.mean[layer.name] = mean
+
+    def distribution(self, name: str) -> dist.Distribution:
+        """The law of one matrix, element by element."""
+        return dist.Delta(self.mean[name])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All parameters by name."""
+        return {f"{name}.mean": mean for name, mean in self.mean.items()}
+
+
+class MeanField(Points):
+    """Weights with a mean and a log-variance each.
 
     :param initial_log_variance: where log-variances start (VCL: -6).
     """
 
     def __init__(self, initial_log_variance: float = -6.0) -> None:
+        super().__init__()
         self.initial_log_variance = initial_log_variance
-        self.mean: dict[str, Tensor] = {}
         self.log_variance: dict[str, Tensor] = {}
 
     def add(self, layer: Layer, streams: Streams) -> None:
-        """A new matrix: means from He's normal initialisation (variance 2 / fan-in), biases at 0."""
-        mean = streams.normal(len(streams), 1, layer.fan_in + 1, layer.units) * math.sqrt(2 / layer.fan_in)
-        mean[..., -1, :] = 0
-        self.mean[layer.name] = mean
-        self.log_variance[layer.name] = torch.full_like(mean, self.initial_log_variance)
+        super().add(layer, streams)
+        self.log_variance[layer.name] = torch.full_like(self.mean[layer.name], self.initial_log_variance)
 
     def scale(self, name: str) -> Tensor:
         return (0.5 * self.log_variance[name]).exp()
+
+    def distribution(self, name: str) -> dist.Distribution:
+        return dist.Normal(self.mean[name], self.scale(name))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | {f"{name}.log_variance": value for name, value in self.log_variance.items()}

@@ -1,12 +1,12 @@
-"""What a method is to the task loop: a Pyro model/guide pair that meets tasks one at a time."""
+"""What a method is to the task loop, and what a model/guide pair is to SVI."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from pyroclaw.data.part import Part
+from pyroclaw.data.part import Task
 from pyroclaw.streams import Streams
 
 
@@ -20,6 +20,26 @@ class TaskInfo:
     sizes: Tensor  # [R] training examples of each replicate
 
 
+class Budget(NamedTuple):
+    """How long a task is trained: passes over its training part, and examples a step."""
+
+    epochs: float
+    batch_size: int
+
+    def steps(self, task: Task) -> int:
+        return max(1, round(self.epochs * task.nominal_size / self.batch_size))
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a task is to be learned: the budget, the random streams, and who listens."""
+
+    budget: Budget
+    streams: Callable[[str], Streams]  # by purpose, e.g. "train"; other purposes give independent numbers
+    on_step: Callable[[int, Tensor], None] = lambda step, elbo: None
+    stop: Callable[[], bool] = lambda: False
+
+
 class Phase(NamedTuple):
     """A stretch of a task's SVI steps and what they train, as Adam's parameter groups."""
 
@@ -27,13 +47,8 @@ class Phase(NamedTuple):
     groups: Sequence[dict]
 
 
-class Method(Protocol):
-    """One continual learner; every tensor carries the R replicates first."""
-
-    name: str
-
-    def begin_task(self, task: TaskInfo, streams: Streams) -> None:
-        """Make room for the task: a head, task parameters; the last posterior is the prior now."""
+class Pair(Protocol):
+    """A Pyro model and guide, and which of their parameters are trained when."""
 
     def model(self, x: Tensor, y: Tensor) -> None: ...
 
@@ -44,11 +59,26 @@ class Method(Protocol):
     def constrain(self) -> None:
         """Project the parameters back to where they are allowed, after each step."""
 
-    def end_task(self, train: Part, batch_size: int, streams: Streams) -> None:
-        """Whatever follows the SVI steps; then the posterior becomes the next task's prior."""
+
+class Method(Protocol):
+    """One continual learner; every tensor carries the R replicates first."""
+
+    name: str
+
+    def learn(self, index: int, task: Task, training: Training) -> Tensor:
+        """Learn one more task; the trace [steps] of the objective that was maximised, per example and replicate."""
+
+    def effort(self, index: int) -> float:
+        """Steps of that task in units of the budget's: what a progress bar has to expect."""
 
     def logits(self, task: int, x: Tensor, noise: Streams | None = None) -> Tensor:
         """[R, B, classes of that task], with mean weights or, given noise, one sample of the posterior."""
+
+    def parameters(self) -> Mapping[str, Tensor]:
+        """Every number it answers with, for all tasks so far."""
+
+    def memory(self) -> Mapping[str, Tensor]:
+        """What it must keep besides, to learn the next task."""
 
     def summary(self) -> dict:
         """What the method wants in a run's results about the task just learned; JSON types only."""

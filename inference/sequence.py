@@ -10,8 +10,7 @@ from torch import Tensor
 
 from pyroclaw.data.part import Task
 from pyroclaw.inference.evaluate import accuracy
-from pyroclaw.inference.method import Method, TaskInfo
-from pyroclaw.inference.svi import Budget, fit
+from pyroclaw.inference.method import Budget, Method, Training
 from pyroclaw.streams import Streams
 
 
@@ -24,6 +23,8 @@ class Learned:
     validation: Tensor
     elbo: Tensor  # [steps] per example
     seconds: float  # of training
+    parameters: int  # numbers it answers with, of one repetition
+    stored_bytes: int  # what it keeps of all tasks so far to answer and to go on, of one repetition
     summary: dict
 
 
@@ -42,15 +43,25 @@ def learn_tasks(
     """
     for t, task in enumerate(tasks):
         began = time.perf_counter()
-        method.begin_task(
-            TaskInfo(t, task.name, task.classes, task.train.sizes), Streams(seeds, "begin", t, device=device)
-        )
-        train = Streams(seeds, "train", t, device=device)
-        elbo = fit(method, task, budget, train, partial(on_step, t), stop)
-        method.end_task(task.train, budget.batch_size, Streams(seeds, "end", t, device=device))
+        streams = partial(_streams, seeds, t, device)
+        elbo = method.learn(t, task, Training(budget, streams, partial(on_step, t), stop))
         seconds = time.perf_counter() - began
         test, validation = (
             torch.stack([accuracy(method, k, part) for k, part in enumerate(parts)])
             for parts in ([seen.test for seen in tasks[: t + 1]], [seen.validation for seen in tasks[: t + 1]])
         )
-        yield Learned(t, test, validation, elbo, seconds, method.summary())
+        answering, besides = method.parameters().values(), method.memory().values()
+        yield Learned(
+            index=t,
+            test=test,
+            validation=validation,
+            elbo=elbo,
+            seconds=seconds,
+            parameters=sum(tensor.numel() for tensor in answering) // len(seeds),
+            stored_bytes=sum(tensor.nbytes for tensor in (*answering, *besides)) // len(seeds),
+            summary=method.summary(),
+        )
+
+
+def _streams(seeds: Sequence[int], task: int, device: torch.device | str, purpose: str) -> Streams:
+    return Streams(seeds, purpose, task, device=device)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 import pyro
 import torch
@@ -13,20 +12,10 @@ from pyroclaw.data.part import Task
 from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.elbo import AnalyticELBO
 from pyroclaw.inference.memory import release_memory
-from pyroclaw.inference.method import Method, Phase
+from pyroclaw.inference.method import Budget, Pair, Phase
 from pyroclaw.streams import Streams
 
 BETAS = (0.9, 0.999)  # of Adam, as in the paper
-
-
-class Budget(NamedTuple):
-    """How long a task is trained: passes over its training part, and examples a step."""
-
-    epochs: float
-    batch_size: int
-
-    def steps(self, task: Task) -> int:
-        return max(1, round(self.epochs * task.nominal_size / self.batch_size))
 
 
 class Interrupted(Exception):
@@ -50,14 +39,14 @@ def order(sizes: Tensor, length: int, streams: Streams) -> Tensor:
 
 
 def fit(
-    method: Method,
+    pair: Pair,
     task: Task,
     budget: Budget,
     streams: Streams,
     on_step: Callable[[int, Tensor], None] = lambda step, elbo: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Tensor:
-    """Maximise the ELBO of (3) by Adam over the method's phases; returns its trace [steps], per example and replicate.
+    """Maximise the ELBO of (3) by Adam over the pair's phases; returns its trace [steps], per example and replicate.
 
     :param streams: batch order and activation noise of the task.
     :param on_step: called after each step with its number and ELBO (on the device: reading it waits for the step).
@@ -66,7 +55,7 @@ def fit(
     steps = budget.steps(task)
     positions = order(task.train.sizes, steps * budget.batch_size, streams)
     elbo, trace, step = AnalyticELBO(), [], 0
-    phases = method.phases()
+    phases = pair.phases()
     for phase, end in zip(phases, _ends(phases, steps), strict=True):
         optimiser = torch.optim.Adam(phase.groups, betas=BETAS, fused=True)
         trained = [parameter for group in phase.groups for parameter in group["params"]]
@@ -76,11 +65,11 @@ def fit(
             x, y = task.train.batch(positions[:, step * budget.batch_size : (step + 1) * budget.batch_size])
             # the first step of a phase is checked by Pyro, the others need not be: they differ in numbers only
             with pyro.validation_enabled(not optimiser.state), LocalReparameterisation(streams):
-                loss = elbo.differentiable_loss(method.model, method.guide, x, y)
+                loss = elbo.differentiable_loss(pair.model, pair.guide, x, y)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            method.constrain()
+            pair.constrain()
             trace.append(-loss.detach() / len(streams))
             on_step(step, trace[-1])
             step += 1

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pyroclaw.data.benchmark import Heads
 from pyroclaw.inference.method import Method
-from pyroclaw.models import claw
+from pyroclaw.models import claw, ewc, finetune, gvcl_film, independent, joint, vcl, vcl_coreset
 from pyroclaw.nets import Net
 from pyroclaw.streams import Streams
 
@@ -22,4 +22,19 @@ METHODS: dict[str, Entry] = {
     "claw": Entry(
         claw.Claw, claw.Settings, "Continual learning with adaptive weights (Adel, Zhao & Turner, ICLR 2020)"
     ),
+    "vcl": Entry(vcl.Vcl, vcl.Settings, "Variational continual learning (Nguyen, Li, Bui & Turner, ICLR 2018)"),
+    "vcl_coreset": Entry(
+        vcl_coreset.VclCoreset,
+        vcl_coreset.Settings,
+        "VCL that keeps 200 points of each task (Nguyen, Li, Bui & Turner, ICLR 2018)",
+    ),
+    "ewc": Entry(ewc.Ewc, ewc.Settings, "Elastic weight consolidation (Kirkpatrick et al., PNAS 2017)"),
+    "gvcl_film": Entry(
+        gvcl_film.GvclFilm,
+        gvcl_film.Settings,
+        "Generalised VCL with FiLM layers (Loo, Swaroop & Turner, ICLR 2021)",
+    ),
+    "finetune": Entry(finetune.Finetune, finetune.Settings, "Plain training on task after task: the floor"),
+    "independent": Entry(independent.Independent, finetune.Settings, "One net for each task, trained alone: a ceiling"),
+    "joint": Entry(joint.Joint, finetune.Settings, "One net on the data of all tasks so far: a ceiling"),
 }

@@ -19,26 +19,23 @@ The input units are adapted too, which is attention; p, a and s are kept per tas
 [0, 1] by projection, and s is learned over tasks by (13) and (14).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
-import pyro
 import pyro.distributions as dist
 import torch
 import torch.nn.functional as F
-from pyro import poutine
 from torch import Tensor
 
 from pyroclaw.data.benchmark import Heads
-from pyroclaw.data.part import Part
+from pyroclaw.data.part import Task
 from pyroclaw.distributions import LogScale, MatchedGaussian, Tempered
-from pyroclaw.handlers import LocalReparameterisation, affine
+from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.adaptation import Adaptation, unit_counts
 from pyroclaw.inference.max_adaptation import learn_max_adaptation
-from pyroclaw.inference.mean_field import MeanField
-from pyroclaw.inference.method import Phase, TaskInfo
-from pyroclaw.nets import Layer, Net
+from pyroclaw.inference.method import Phase, TaskInfo, Training
+from pyroclaw.models.vcl import Vcl
+from pyroclaw.nets import Net
 from pyroclaw.streams import Streams
 
 TIED_MARGIN = 0.01  # at it the KL's gradient in p is some 50 times its usual size, which Adam can still digest
@@ -62,91 +59,60 @@ class Settings:
     initial_max_adaptation: float = 2.0  # s before the first task
 
 
-class Claw:
+class Claw(Vcl):
     """The model/guide pair, the posterior over global weights, and what each task keeps."""
 
     name = "claw"
 
     def __init__(self, net: Net, heads: Heads, streams: Streams, settings: Settings) -> None:
-        self.net, self.heads, self.settings = net, heads, settings
-        self.replicates = len(streams)
-        self.weights = MeanField(settings.initial_log_variance)
-        for layer in net.layers:
-            self.weights.add(layer, streams)
+        super().__init__(net, heads, streams, settings)
+        self.settings = settings
         units = sum(unit_counts(net, settings.adapt_input))
         self.max_adaptation = torch.full(
             (self.replicates, units), settings.initial_max_adaptation, device=streams.device
         )
         self.adaptations: list[Adaptation] = []
-        self.last_posterior: dict[str, dist.Normal] = {}
-
-    def head(self, task: int) -> str:
-        return "head" if self.heads == "single" else f"head_{task + 1}"
 
     # ---- model and guide ---------------------------------------------------------------------------------------
 
-    def model(self, x: Tensor, y: Tensor) -> None:
-        batch = torch.arange(y.shape[1], device=y.device)
-        with pyro.plate("replicate", self.replicates, dim=-2):
-            weights = self._sample(self.priors)
-            logits = self._logits(x, weights, self.head(self.task))
-            with pyro.plate("data", self.size, subsample=batch, dim=-1), poutine.scale(scale=1 / self.size):
-                pyro.sample("label", self.likelihood(logits), obs=y)
-
-    def likelihood(self, logits: Tensor) -> dist.Distribution:
-        return dist.Categorical(logits=logits)
-
-    def guide(self, x: Tensor, y: Tensor) -> None:
-        with pyro.plate("replicate", self.replicates, dim=-2):
-            self._sample(self.posterior(self.head(self.task), self.adaptations[self.task]))
-
-    def posterior(self, head: str, adaptation: Adaptation) -> dict[str, dist.Distribution]:
+    def posterior(self, task: int) -> dict[str, dist.Distribution]:
         """q(w^T) of the layers (8), and q(w) of the head, whose units are the task's own and need no adaptation."""
         posterior: dict[str, dist.Distribution] = {}
-        for name, gain in adaptation.gains(self.net, self.settings.adapt_input).items():
+        for name, gain in self.adaptations[task].gains(self.net, self.settings.adapt_input).items():
             scale = None if self.settings.gamma == "tied" else self.weights.scale(name)
             posterior[name] = MatchedGaussian.from_gain(self.weights.mean[name], *gain, scale=scale)
-        posterior[head] = dist.Normal(self.weights.mean[head], self.weights.scale(head))
-        return posterior
+        head = self.head(task)
+        return posterior | {head: self.weights.distribution(head)}
 
-    def _sample(self, distributions: Mapping[str, dist.Distribution]) -> dict[str, Tensor]:
-        """The weights of the net. The ELBO is counted per example, so their KL is divided by the task's size."""
-        with poutine.scale(scale=1 / self.sizes):
-            return {name: pyro.sample(name, fn.to_event(2)) for name, fn in distributions.items()}
+    def prior(self, name: str, last: dist.Distribution | None) -> Tempered:
+        """The log-scale prior (7), or the posterior of the task before."""
+        on: Literal["global", "task"] = "global" if self.settings.gamma == "mean-field" else "task"
+        base = last or self.initial_prior(name)
+        return Tempered(base, self.settings.beta, self.settings.lam, on=on, log_scale=self.settings.log_scale)
 
-    def _logits(self, x: Tensor, weights: Mapping[str, Tensor], head: str) -> Tensor:
-        return affine(self.net(x, weights), weights[head])
+    def initial_prior(self, name: str) -> dist.Normal | LogScale:
+        return LogScale(self.weights.mean[name].shape)
 
     # ---- the life of a task ------------------------------------------------------------------------------------
 
     def begin_task(self, task: TaskInfo, streams: Streams) -> None:
-        self.task, self.sizes, self.size = task.index, task.sizes.unsqueeze(1), int(task.sizes.max())
-        head = self.head(task.index)
-        if head not in self.weights.mean:
-            self.weights.add(Layer(head, self.net.features, task.classes), streams)
+        super().begin_task(task, streams)
         self.adaptations.append(Adaptation.neutral(self.max_adaptation, self.settings.initial_probability))
-        self.priors = {name: self._prior(name) for name in [layer.name for layer in self.net.layers] + [head]}
 
-    def _prior(self, name: str) -> Tempered:
-        """The log-scale prior (7), or the posterior of the task before."""
-        base = self.last_posterior.get(name) or LogScale(self.weights.mean[name].shape)
-        on: Literal["global", "task"] = "global" if self.settings.gamma == "mean-field" else "task"
-        return Tempered(base, self.settings.beta, self.settings.lam, on=on, log_scale=self.settings.log_scale)
+    def carried(self) -> dict[str, dist.Distribution]:
+        """Of the global weights; where γ is a point and all noise is the task's, of w^T."""
+        if self.settings.gamma == "mean-field":
+            return super().carried()
+        return {name: dist.Normal(q.mean.clone(), q.stddev.clone()) for name, q in self.posterior(self.task).items()}
 
     def phases(self) -> list[Phase]:
         """A later task first finds out what adapting can do for it, before it may move what others rely on."""
         p, a, _ = self.adaptations[self.task]
         adaptation = {"params": [p, a], "lr": self.settings.lr_adaptation}
-        own = [adaptation, *self._groups([self.head(self.task)])]
-        everything = [adaptation, *self._groups(list(self.priors))]
+        own = [adaptation, *self.groups([self.head(self.task)])]
+        everything = [adaptation, *self.groups(self.sites(self.task))]
         warm = self.settings.warm if self.task > 0 else 0.0
         return [Phase(warm, own), Phase(1 - warm, everything)]
-
-    def _groups(self, names: list[str]) -> list[dict]:
-        return [
-            {"params": [self.weights.mean[name] for name in names], "lr": self.settings.lr},
-            {"params": [self.weights.log_variance[name] for name in names], "lr": self.settings.lr_variance},
-        ]
 
     def constrain(self) -> None:
         """The projection of projected gradient descent; with tied noise short of 0 and 1, where the KL is infinite."""
@@ -154,46 +120,49 @@ class Claw:
         with torch.no_grad():
             self.adaptations[self.task].p.clamp_(margin, 1 - margin)
 
-    def end_task(self, train: Part, batch_size: int, streams: Streams) -> None:
+    def end_task(self, task: Task, training: Training) -> None:
+        """Learn the task's s, and from it the general one."""
         p, a, _ = self.adaptations[self.task]
+        noise = training.streams("end")
 
         def error(s: Tensor, x: Tensor, y: Tensor) -> Tensor:
-            logits = self._predict(x, self.head(self.task), Adaptation(p, a, s), streams)
+            self.adaptations[self.task] = Adaptation(p, a, s)
+            with LocalReparameterisation(noise):
+                logits = self.forward(x, self._sample(self.posterior(self.task)), self.task)
             return F.cross_entropy(logits.transpose(1, 2), y, reduction="none")
 
-        s, self.max_adaptation = learn_max_adaptation(self.max_adaptation, error, train, batch_size)
+        s, self.max_adaptation = learn_max_adaptation(
+            self.max_adaptation, error, task.train, training.budget.batch_size
+        )
         self.adaptations[self.task] = Adaptation(p, a, s)
-        self.pass_on()
 
-    def pass_on(self) -> None:
-        """Make the posterior the prior of the next task (1): of the global weights, or of w^T where noise is tied."""
-        for name, q in self.posterior(self.head(self.task), self.adaptations[self.task]).items():
-            q = q.global_weight if isinstance(q, MatchedGaussian) and q.scale is not None else q
-            self.last_posterior[name] = dist.Normal(q.mean.clone(), q.stddev.clone())
+    def copy(self) -> Self:
+        twin = super().copy()
+        twin.adaptations = [Adaptation(*(value.clone() for value in kept)) for kept in self.adaptations]
+        return twin
 
     # ---- what it knows -----------------------------------------------------------------------------------------
 
-    def logits(self, task: int, x: Tensor, noise: Streams | None = None) -> Tensor:
-        """An old task keeps its p, a and s, and is answered with today's γ."""
-        with torch.no_grad():
-            return self._predict(x, self.head(task), self.adaptations[task], noise)
+    def parameters(self) -> dict[str, Tensor]:
+        """Of an old task its p, a and s; it is answered with today's γ."""
+        own = {f"{f}_{t + 1}": v for t, kept in enumerate(self.adaptations) for f, v in kept._asdict().items()}
+        return super().parameters() | own
 
-    def _predict(self, x: Tensor, head: str, adaptation: Adaptation, noise: Streams | None) -> Tensor:
-        with LocalReparameterisation(noise):
-            return self._logits(x, self._sample(self.posterior(head, adaptation)), head)
+    def memory(self) -> dict[str, Tensor]:
+        return {"max_adaptation": self.max_adaptation}
 
     def summary(self) -> dict:
         """Per layer: the share of units that adapt more likely than not, and their mean gain with its extremes."""
-        adaptation, summary = self.adaptations[self.task], {}
+        adaptation, layers = self.adaptations[self.task], {}
         names = ["input", *(layer.name for layer in self.net.layers)]
         counts = unit_counts(self.net, self.settings.adapt_input)
         gains = (1 + adaptation.b() * adaptation.p).split(counts, dim=1)
         for name, p, gain in zip(names, adaptation.p.split(counts, dim=1), gains, strict=True):
             if p.numel():
-                summary[name] = {
+                layers[name] = {
                     "adapted": (p > 0.5).float().mean().item(),
                     "probability": p.mean().item(),
                     "gain": gain.mean().item(),
                     "gain_range": [gain.min().item(), gain.max().item()],
                 }
-        return summary
+        return {"adaptation": layers}

@@ -1,4 +1,4 @@
-"""The linear maps of a net as effectful operations, and local reparameterisation as a handler over them.
+"""The linear maps of a net as effectful operations, and local reparameterisation and FiLM as handlers over them.
 
 A net calls :func:`affine` and :func:`convolution` on sampled weights. On their own they are plain linear maps. Under
 :class:`LocalReparameterisation` a Gaussian weight site takes its mean as value, and each linear map draws its
@@ -13,12 +13,16 @@ A weight is one matrix [R, 1, fan-in + 1, out] with the bias as its last row: R 
 plate, and one column per neuron. Convolutions use the same layout with fan-in = channels × 3 × 3.
 """
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
+from pyro.distributions import Delta
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.runtime import effectful
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
+from torch.distributions import Independent
 
 from pyroclaw.streams import Streams
 
@@ -75,7 +79,7 @@ class LocalReparameterisation(Messenger):
         if msg["value"] is not None or site_is_subsample(msg):  # what is replayed from the guide is a mean already
             return
         mean = msg["fn"].mean
-        if self.noise is not None:
+        if self.noise is not None and not _is_point(msg["fn"]):
             self.variances[id(mean)] = mean, msg["fn"].variance
         msg["value"], msg["done"] = mean, True
 
@@ -90,3 +94,29 @@ class LocalReparameterisation(Messenger):
 
     _pyro_affine = _reparameterise
     _pyro_convolution = _reparameterise
+
+
+class FiLM(Messenger):
+    """Scale and shift what a linear map gives, unit by unit: feature-wise linear modulation (Perez et al. 2018).
+
+    :param units: scale and shift [R, units] by the id of the weight they belong to.
+    """
+
+    def __init__(self, units: Mapping[int, tuple[Tensor, Tensor]]) -> None:
+        super().__init__()
+        self.units = units
+
+    def _modulate(self, msg) -> None:
+        if id(msg["args"][1]) in self.units:
+            scale, shift = self.units[id(msg["args"][1])]
+            shape = len(scale), 1, -1, *[1] * (msg["value"].dim() - 3)
+            msg["value"] = torch.addcmul(shift.view(shape), msg["value"], scale.view(shape))
+
+    _pyro_post_affine = _modulate
+    _pyro_post_convolution = _modulate
+
+
+def _is_point(fn) -> bool:
+    while isinstance(fn, Independent):
+        fn = fn.base_dist
+    return isinstance(fn, Delta)

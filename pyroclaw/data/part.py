@@ -1,7 +1,8 @@
 """One part (train, validation or test) of one task, for R repetitions at once.
 
-A part holds no picture of its own. All parts, tasks and repetitions point into one tensor of images on the device;
-what differs is which rows belong to them, where a class sits in the head, and in which order the pixels are read:
+A part holds no picture of its own, unless `take` made it. All parts, tasks and repetitions point into one tensor of
+images on the device; what differs is which rows belong to them, where a class sits in the head, and in which order the
+pixels are read:
 
     image   = images[rows[r, position]]
     pixel j = image[pixels[r, j]]               (permuted benchmarks)
@@ -11,7 +12,7 @@ A batch is gathered as bytes and becomes float32 in [0, 1] at the end, so feedin
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -41,19 +42,10 @@ class Part:
     def batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Examples at `positions` [R, B] (each below `sizes[r]`): x [R, B, D] or [R, B, C, H, W], y [R, B]."""
         positions = positions.to(self.rows.device)
-        replicates, size = positions.shape
-        rows = self.rows.gather(1, positions if self.variants is None else positions // self.fold)
-        y = self.head.gather(1, self.classes[rows])
-        x = self.images.index_select(0, rows.flatten())
-        if self.pixels is not None:
-            order = self.pixels[:, None].expand(-1, size, -1)
-            x = x.view(replicates, size, -1).gather(2, order)
-        if x.dtype == torch.uint8:
-            x = x.to(torch.float32).mul_(1 / 255)
-        if self.variants is not None:
-            numbers = self.variants.numbers.gather(1, positions[..., None].expand(-1, -1, 3))
-            x = turn_and_shift(x, numbers.view(-1, 3))
-        return x.view(replicates, size, *([-1] if self.flat else x.shape[1:])), y
+        rows = self.rows.gather(1, positions // self.fold)
+        order = None if self.pixels is None else self.pixels[:, None].expand(-1, positions.shape[1], -1)
+        numbers = None if self.variants is None else rows_of(self.variants.numbers, positions)
+        return examples(self.images, rows, self.flat, order, numbers), self.head.gather(1, self.classes[rows])
 
     def chunks(self, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The whole part in order, `size` examples of every repetition at a time: x, y and `valid` [R, B].
@@ -70,6 +62,65 @@ class Part:
     def image_rows(self, replicate: int) -> Tensor:
         """Rows of `images` that belong to one repetition, each once."""
         return self.rows[replicate, : int(self.sizes[replicate]) // self.fold]
+
+    def take(self, images: Tensor) -> "Part":
+        """The images at `images` [R, k] (each below ``sizes[r] // fold``), without variants, as a part of their own.
+
+        It copies these pictures and holds no others, so that the memory it needs is what keeping them really costs.
+        """
+        chosen = self.rows.gather(1, images.to(self.rows.device))
+        return replace(
+            self,
+            images=self.images[chosen.flatten()],
+            classes=self.classes[chosen.flatten()],
+            rows=torch.arange(chosen.numel(), device=chosen.device).view_as(chosen),
+            sizes=torch.full_like(self.sizes, chosen.shape[1]),
+            variants=None,
+        )
+
+    def drop(self, images: Tensor) -> "Part":
+        """What remains without the images at `images` [R, k] and their variants, in the same order."""
+        columns = torch.arange(self.rows.shape[1], device=self.rows.device)
+        kept = columns < (self.sizes // self.fold)[:, None]
+        kept.scatter_(1, images.to(self.rows.device), False)
+        counts = kept.sum(1)
+        longest = int(counts.max())
+        left = kept.logical_not().byte().argsort(dim=1, stable=True)[:, :longest]  # the kept ones first
+        left = torch.where(columns[:longest] < counts[:, None], left, left[:, :1])
+        variants = self.variants
+        if variants is not None:
+            each = torch.arange(variants.fold, device=left.device)
+            positions = (left[..., None] * variants.fold + each).flatten(1)
+            variants = variants._replace(numbers=rows_of(variants.numbers, positions))
+        return replace(self, rows=self.rows.gather(1, left), sizes=counts * self.fold, variants=variants)
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes a repetition that a part made by `take` keeps; of other parts the images are not their own."""
+        return (self.images.nbytes + self.classes.nbytes) / len(self.rows)
+
+
+def examples(images: Tensor, rows: Tensor, flat: bool, order: Tensor | None, numbers: Tensor | None) -> Tensor:
+    """The images at `rows` [R, B] as float32, bytes as [0, 1]: [R, B, D] if `flat`, else [R, B, C, H, W].
+
+    :param order: [R, B, D] which pixel is read for each input.
+    :param numbers: [R, B, 3] how each picture is turned and shifted.
+    """
+    x = images.index_select(0, rows.flatten())
+    if order is not None:
+        x = x.view(*rows.shape, -1).gather(2, order)
+    if x.dtype == torch.uint8:
+        x = x.to(torch.float32).mul_(1 / 255)
+    if numbers is not None:
+        x = turn_and_shift(x, numbers.view(-1, 3))
+    return x.view(*rows.shape, *([-1] if flat else x.shape[1:]))
+
+
+def rows_of(table: Tensor, positions: Tensor) -> Tensor:
+    """Row `positions[r, b]` of each repetition's `table[r]` [n, D]: [R, B, D]."""
+    starts = torch.arange(len(table), device=table.device)[:, None] * table.shape[1]
+    flat = table.flatten(0, 1).index_select(0, (positions + starts).flatten())  # whole rows: faster than gather
+    return flat.view(*positions.shape, table.shape[-1])
 
 
 class Task(NamedTuple):

@@ -2,6 +2,7 @@
 
 from pyroclaw.distributions import kl  # noqa: F401  (importing it registers the KL divergences)
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR, GaussianPrior, gaussian_kl
+from pyroclaw.distributions.gaussian_product import GaussianProduct
 from pyroclaw.distributions.log_scale import LogScale
 from pyroclaw.distributions.log_scale_kl import (
     MOLCHANOV_FIT,
@@ -18,6 +19,7 @@ __all__ = [
     "SIGMOID_FIT",
     "VARIANCE_FLOOR",
     "GaussianPrior",
+    "GaussianProduct",
     "LogScale",
     "MatchedGaussian",
     "Tempered",

@@ -60,7 +60,10 @@ def _kl_matched_tempered(q: MatchedGaussian, p: Tempered) -> torch.Tensor:
 @register_kl(Normal, Tempered)
 def _kl_tempered(q: Gaussian, p: Tempered) -> torch.Tensor:
     if p.gaussian is not None:
-        return gaussian_kl(q.mean, q.variance, p.gaussian, p.beta, p.lam).expand(_batch_shape(q, p))
+        kl = gaussian_kl(q.mean, q.variance, p.gaussian, p.beta, p.lam)
+        if p.extra is not None:
+            kl = kl + p.beta / 2 * p.extra * (q.mean - p.gaussian.mean).square()
+        return kl.expand(_batch_shape(q, p))
     mean, variance = _scale_free_moments(q)
     if p.log_scale == "exact":
         kl = log_scale_kl(mean, variance)

@@ -31,12 +31,17 @@ class Tempered(TorchDistribution):
     - ``"global"``: the weights all tasks share (:attr:`MatchedGaussian.global_weight`, of the guide and, if it is one,
       of the base). Adapting is then free: the adaptation α has the same law in model and guide, so its KL is zero.
 
+    With ``lam_above`` λ weighs only the precision that data brought, beyond that of the first prior of all:
+
+    .. math:: \lambda \max(1/v_0 - a, 0) + \min(1/v_0, a) \quad\text{in place of}\quad \lambda / v_0.
+
     A Gaussian base's precision and log variance are computed here, once: build the prior once per task.
 
     :param base: a ``LogScale``, ``Normal`` or ``MatchedGaussian`` without event dimensions; call ``to_event`` on the
         result.
     :param beta: β, the weight of the KL.
     :param lam: λ, the weight of its quadratic part.
+    :param lam_above: the precision a above which λ weighs.
     :param on: the weights compared, ``"task"`` or ``"global"``.
     :param log_scale: KL to a ``LogScale`` base, ``"exact"`` or ``"fitted"`` (the sigmoid fit, for comparison).
     """
@@ -50,6 +55,7 @@ class Tempered(TorchDistribution):
         lam: float = 1.0,
         on: On = "task",
         log_scale: LogScaleKL = "exact",
+        lam_above: float = 0.0,
         validate_args: bool | None = None,
     ) -> None:
         if not isinstance(base, LogScale | Normal | MatchedGaussian) or base.event_shape:
@@ -65,13 +71,17 @@ class Tempered(TorchDistribution):
         if not isinstance(base, LogScale):
             weight = base.global_weight if on == "global" and isinstance(base, MatchedGaussian) else base
             self.gaussian = GaussianPrior.from_moments(weight.mean, weight.variance)
+        self.extra: torch.Tensor | None = None
+        if lam_above > 0 and self.gaussian is not None:
+            # what is left of λ's work once the KL is taken with λ = 1
+            self.lam, self.extra = 1.0, (lam - 1) * (self.gaussian.precision - lam_above).clamp_min(0)
         super().__init__(base.batch_shape, validate_args=validate_args)
 
     def expand(self, batch_shape: tuple[int, ...], _instance: Any = None) -> "Tempered":
         new = self._get_checked_instance(Tempered, _instance)
         new.base = self.base.expand(torch.Size(batch_shape))
         new.beta, new.lam, new.on, new.log_scale = self.beta, self.lam, self.on, self.log_scale
-        new.gaussian = self.gaussian
+        new.gaussian, new.extra = self.gaussian, self.extra
         super(Tempered, new).__init__(torch.Size(batch_shape), validate_args=False)
         new._validate_args = self._validate_args
         return new

@@ -32,7 +32,7 @@ def test_monte_carlo_prediction_is_that_of_sampled_weights(toy):
     local = probabilities(claw, 1, x, samples=draws, noise=Streams([0, 1], "predict"))
     answers = []
     for _ in range(draws):
-        weights = {name: q.sample() for name, q in claw.posterior("head_2", claw.adaptations[1]).items()}
+        weights = {name: q.sample() for name, q in claw.posterior(1).items()}
         answers.append(affine(claw.net(x, weights), weights["head_2"]).softmax(-1))
     answers = torch.stack(answers)
     error = (2 * answers.var(0) / draws).sqrt() + 1e-6

@@ -1,5 +1,7 @@
 """CLAW as a whole: its sites, its prior from task to task, and replicates that do not know of each other."""
 
+from functools import partial
+
 import pyro.distributions as dist
 import pytest
 import torch
@@ -9,9 +11,8 @@ from pyroclaw.handlers import LocalReparameterisation, affine
 from pyroclaw.inference import svi
 from pyroclaw.inference.adaptation import Adaptation
 from pyroclaw.inference.elbo import AnalyticELBO
-from pyroclaw.inference.method import Phase, TaskInfo
+from pyroclaw.inference.method import Budget, Phase, TaskInfo, Training
 from pyroclaw.inference.sequence import learn_tasks
-from pyroclaw.inference.svi import Budget
 from pyroclaw.models.claw import Claw, Settings
 from pyroclaw.nets import MLP, make_net
 from pyroclaw.streams import Streams
@@ -68,13 +69,13 @@ def test_every_kl_is_in_closed_form_at_every_task(toy, settings):
             with LocalReparameterisation(Streams([0, 1], noise)):
                 terms.append(AnalyticELBO().terms(claw.model, claw.guide, x, y))
         assert set(terms[0]) == {"hidden_1", "hidden_2", f"head_{index + 1}", "label"}
-        posterior = claw.posterior(claw.head(index), claw.adaptations[index])
+        posterior = claw.posterior(index)
         for name, q in posterior.items():
             assert terms[0][name] == terms[1][name]
             kl = (kl_divergence(q, claw.priors[name]).sum((1, 2, 3)) / claw.sizes[:, 0]).sum()
             torch.testing.assert_close(terms[0][name], -kl)
         svi.fit(claw, task, Budget(1, 16), Streams([0, 1], "t", index))
-        claw.end_task(task.train, 16, Streams([0, 1], "end", index))
+        claw.end_task(task, Training(Budget(1, 16), partial(Streams, [0, 1])))
 
 
 def test_the_elbo_is_cross_entropy_plus_kl_per_example(toy):
@@ -96,7 +97,7 @@ def test_the_posterior_of_a_task_is_the_prior_of_the_next(toy):
         torch.testing.assert_close(base.mean, means[layer.name])
         torch.testing.assert_close(base.stddev, claw.weights.scale(layer.name))
         assert base.mean is not claw.weights.mean[layer.name]  # training moves the posterior, not the prior
-        kl = kl_divergence(claw.posterior("head_3", claw.adaptations[2])[layer.name], claw.priors[layer.name])
+        kl = kl_divergence(claw.posterior(2)[layer.name], claw.priors[layer.name])
         torch.testing.assert_close(kl, torch.zeros_like(kl), atol=1e-5, rtol=0)
 
 
@@ -106,11 +107,11 @@ class Regression(Claw):
     def likelihood(self, logits):
         return dist.Normal(logits.squeeze(-1), 0.5)
 
-    def phases(self):
-        return [Phase(1.0, self._groups(["head"]))]
+    def initial_prior(self, name):
+        return dist.Normal(torch.zeros_like(self.weights.mean[name]), 1.0)
 
-    def posterior(self, head, adaptation):
-        return {head: dist.Normal(self.weights.mean[head], self.weights.scale(head))}
+    def phases(self):
+        return [Phase(1.0, self.groups(["head"]))]
 
 
 def test_chaining_posterior_to_prior_gives_the_exact_posterior_on_both_tasks():
@@ -122,7 +123,6 @@ def test_chaining_posterior_to_prior_gives_the_exact_posterior_on_both_tasks():
     streams = Streams([0], "init")
     settings = Settings(beta=1.0, lam=1.0, lr=0.05, lr_variance=0.05, adapt_input=False, gamma="mean-field")
     claw = Regression(MLP(inputs, ()), "single", streams, settings)
-    claw.last_posterior = {"head": dist.Normal(torch.zeros(1, 1, inputs + 1, 1), 1.0)}
     # rows ±unit vectors, balanced: inputs are orthogonal to each other and to the bias
     design = torch.cat([torch.eye(inputs), -torch.eye(inputs)]).repeat(10, 1)
     truth = torch.tensor([1.0, -2.0, 0.5])
@@ -146,13 +146,12 @@ def test_chaining_posterior_to_prior_gives_the_exact_posterior_on_both_tasks():
             schedule.step()
         for p in trained:
             p.requires_grad_(False)
-        claw.pass_on()
     x = torch.cat([torch.cat([x, torch.ones(len(x), 1)], 1) for x, _ in seen])
     y = torch.cat([y for _, y in seen])
     precision = 1 + (x**2).sum(0) / sigma**2
     assert (x.T @ x - torch.diag((x**2).sum(0))).abs().max() < 1e-5
     exact_mean = (x.T @ y / sigma**2) / precision
-    posterior = claw.last_posterior["head"]
+    posterior = claw.carried()["head"]
     torch.testing.assert_close(posterior.mean.flatten(), exact_mean, atol=0.1 * precision.rsqrt().min().item(), rtol=0)
     torch.testing.assert_close(posterior.stddev.flatten(), precision.rsqrt(), rtol=0.02, atol=0)
 
@@ -187,7 +186,6 @@ def test_a_warm_phase_moves_adaptation_and_head_only(toy):
         task = begin(claw, toy, [0], index)
         before = {name: mean.clone() for name, mean in claw.weights.mean.items()}
         svi.fit(claw, task, Budget(2, 16), Streams([0], "t", index))
-        claw.pass_on()
     for layer in claw.net.layers:
         assert torch.equal(claw.weights.mean[layer.name], before[layer.name])
     assert not torch.equal(claw.weights.mean["head_2"], before["head_2"])
@@ -211,4 +209,4 @@ def test_the_general_maximum_adaptation_moves_and_each_task_keeps_its_own(toy):
 def test_a_single_head_carries_its_posterior_on(toy):
     claw = Claw(make_net(toy.net, toy.input_shape), "single", Streams([0], "init"), Settings())
     list(learn_tasks(claw, toy.tasks([0]), Budget(1, 16), [0]))
-    assert "head" in claw.last_posterior and "head_1" not in claw.weights.mean
+    assert set(claw.carried()) == {"hidden_1", "hidden_2", "head"} and "head_1" not in claw.weights.mean

@@ -1,0 +1,46 @@
+"""What the paper reports (its tables 1 and 2, kept in ``paper.toml``), to set beside our own figures.
+
+Benchmarks and methods go by our names; whatever the paper has no figure for is None.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).parent / "paper.toml"
+
+
+@cache
+def tables() -> dict[str, dict[str, dict[str, Any]]]:
+    """By benchmark, then by method: `before_last`, `last` and `seconds`."""
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+def accuracy(bench: str, method: str) -> tuple[float, float] | None:
+    """Average test accuracy of all tasks after the last one, in %, and its standard error.
+
+    >>> accuracy("split_mnist", "claw")
+    (99.1, 0.2)
+    """
+    return _pair(bench, method, "last")
+
+
+def accuracy_before_last(bench: str, method: str) -> tuple[float, float] | None:
+    """The same after the last task but one."""
+    return _pair(bench, method, "before_last")
+
+
+def seconds(bench: str, method: str) -> float | None:
+    """Wall-clock time to train all tasks."""
+    time = _cell(bench, method, "seconds")
+    return None if time is None else float(time)
+
+
+def _pair(bench: str, method: str, when: str) -> tuple[float, float] | None:
+    pair = _cell(bench, method, when)
+    return None if pair is None else (pair[0], pair[1])
+
+
+def _cell(bench: str, method: str, what: str) -> Any:
+    return tables().get(bench, {}).get(method, {}).get(what)

@@ -1,0 +1,71 @@
+"""Prediction with the help of a coreset: a copy of the posterior is refined on kept points, the posterior is not.
+
+VCL with a coreset C_t (Nguyen et al. 2018, Algorithm 1) takes the points of C_t out of the task's data, so that no
+example counts twice:
+
+    q_t   from q_{t-1} and the data without C_t        propagated to the next task, never sees a coreset
+    q̃_t   from q_t and the coresets                    for prediction only
+
+With one head for all tasks, q̃ is refined on all coresets together; with a head for each task, each task has a q̃ of its
+own, refined on its own coreset.
+"""
+
+from typing import Literal
+
+from torch import Tensor
+
+from pyroclaw.data.part import Part, Task
+from pyroclaw.data.union import Union
+from pyroclaw.inference.classifier import Classifier
+from pyroclaw.inference.coreset import choose
+from pyroclaw.inference.method import Budget, Training
+from pyroclaw.inference.svi import fit
+from pyroclaw.streams import Streams
+
+
+class WithCoreset(Classifier):
+    """Goes before a method in the bases of its class: ``class VclCoreset(WithCoreset, Vcl)``."""
+
+    points: int  # how many points a task keeps
+    selection: Literal["k-center", "random"]
+    refine_epochs: float  # passes over the coreset
+    coresets: tuple[Part, ...] = ()
+    refined: tuple[Classifier, ...] = ()  # by task; empty in a copy, which answers for itself
+
+    def training_data(self, task: Task, streams: Streams) -> Task:
+        """Set the coreset aside."""
+        chosen = choose(task.train, self.points, self.selection, streams)
+        self.coresets += (task.train.take(chosen),)
+        size = task.nominal_size - chosen.shape[1] * task.train.fold
+        return task._replace(train=task.train.drop(chosen), nominal_size=size)
+
+    def end_task(self, task: Task, training: Training) -> None:
+        super().end_task(task, training)
+        self.refined = ()
+        if self.heads == "single":
+            everything = Union(self.coresets, [0] * len(self.coresets))
+            self.refined = (self._refine(everything, self.task, training),) * len(self.coresets)
+        else:
+            self.refined = tuple(self._refine(own, t, training) for t, own in enumerate(self.coresets))
+
+    def _refine(self, coreset: Part | Union, index: int, training: Training) -> Classifier:
+        """A copy that has learned the coreset, starting from and held to the posterior."""
+        twin, size = self.copy(), int(coreset.sizes[0])
+        twin.task, twin.sizes, twin.size = index, coreset.sizes.unsqueeze(1), size
+        last = twin.carried()
+        twin.priors = {name: self.prior(name, last[name]) for name in self.sites(index)}
+        task = Task(f"coreset {index + 1}", 0, size, coreset, coreset, coreset)  # type: ignore[arg-type]
+        budget = Budget(self.refine_epochs, min(training.budget.batch_size, size))
+        fit(twin, task, budget, training.streams(f"refine {index}"), stop=training.stop)
+        return twin
+
+    def logits(self, task: int, x: Tensor, noise: Streams | None = None) -> Tensor:
+        return self.refined[task].logits(task, x, noise) if self.refined else super().logits(task, x, noise)
+
+    def memory(self) -> dict[str, Tensor]:
+        """The coresets; refined copies are made of them anew after each task."""
+        pictures = {f"coreset_{t + 1}": own.images for t, own in enumerate(self.coresets)}
+        return super().memory() | pictures | {f"labels_{t + 1}": own.classes for t, own in enumerate(self.coresets)}
+
+    def summary(self) -> dict:
+        return super().summary() | {"coreset_points": int(self.coresets[-1].sizes[0])}
