@@ -11,6 +11,7 @@ from rich.table import Table
 from torch import Tensor
 
 from pyroclaw import metrics
+from pyroclaw.experiments import paper
 
 REFRESH = 10  # steps between two readings of the ELBO, each of which waits for the device
 
@@ -68,6 +69,7 @@ def report(console: Console, result: dict[str, Any], matrix: np.ndarray, names: 
     seconds = sum(map(sum, result["train_seconds"]))
     lines = [
         f"average accuracy  {100 * mean:.2f} ± {100 * error:.2f} %  (mean ± standard error of {matrix.shape[2]})",
+        f"in the paper      {_paper(result)}",
         f"forgetting        {100 * lost:.2f} ± {100 * lost_error:.2f} points",
         f"task 1 over time  {first}",
         f"training time     {seconds:.0f} s for all repetitions, peak memory {result['peak_memory_mb']:.0f} MB",
@@ -79,6 +81,14 @@ def report(console: Console, result: dict[str, Any], matrix: np.ndarray, names: 
         console.print(_adaptation([task["adaptation"] for plate in result["summary"] for task in plate]))
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _paper(result: dict[str, Any]) -> str:
+    """What the paper of CLAW reports for this method and benchmark."""
+    figure = paper.accuracy(result["protocol"], result["method"])
+    if figure is None:
+        return "no figure for this method and benchmark"
+    return f"{figure[0]:.2f} ± {figure[1]:.2f} %" + (" (on the real data, not this stand-in)" * result["stand_in"])
 
 
 def _stored(result: dict[str, Any]) -> str:

@@ -39,8 +39,7 @@ class Options:
 
     bench: str = "split_notmnist"
     """Benchmark: permuted_mnist, split_mnist, split_notmnist, split_fashion, omniglot or cifar100."""
-    method: str = "claw"
-    """Method; 'list' names them all."""
+    method: Annotated[str, tyro.conf.arg(help=f"Method: {', '.join(METHODS)}; 'list' explains them.")] = "claw"
     replicates: int | None = None
     """Repetitions of the protocol, each with its own split, initialisation and noise; if not given, the preset's 10."""
     seed: int = 0

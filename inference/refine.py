@@ -7,7 +7,7 @@ example counts twice:
     q̃_t   from q_t and the coresets                    for prediction only
 
 With one head for all tasks, q̃ is refined on all coresets together; with a head for each task, each task has a q̃ of its
-own, refined on its own coreset.
+own, refined on its own coreset. Refining makes as many passes over a coreset as training makes over a task.
 """
 
 from typing import Literal
@@ -28,7 +28,6 @@ class WithCoreset(Classifier):
 
     points: int  # how many points a task keeps
     selection: Literal["k-center", "random"]
-    refine_epochs: float  # passes over the coreset
     coresets: tuple[Part, ...] = ()
     refined: tuple[Classifier, ...] = ()  # by task; empty in a copy, which answers for itself
 
@@ -55,7 +54,7 @@ class WithCoreset(Classifier):
         last = twin.carried()
         twin.priors = {name: self.prior(name, last[name]) for name in self.sites(index)}
         task = Task(f"coreset {index + 1}", 0, size, coreset, coreset, coreset)  # type: ignore[arg-type]
-        budget = Budget(self.refine_epochs, min(training.budget.batch_size, size))
+        budget = Budget(training.budget.epochs, min(training.budget.batch_size, size))
         fit(twin, task, budget, training.streams(f"refine {index}"), stop=training.stop)
         return twin
 

@@ -21,7 +21,6 @@ class Settings(vcl.Settings):
 
     points: int = 200  # a task keeps; at most half of its images
     selection: Literal["k-center", "random"] = "k-center"
-    refine_epochs: float = 100.0  # passes over the coreset, VCL's own number
 
 
 class VclCoreset(WithCoreset, vcl.Vcl):
@@ -32,4 +31,3 @@ class VclCoreset(WithCoreset, vcl.Vcl):
     def __init__(self, net: Net, heads: Heads, streams: Streams, settings: Settings) -> None:
         super().__init__(net, heads, streams, settings)
         self.points, self.selection = settings.points, settings.selection
-        self.refine_epochs = settings.refine_epochs
