@@ -41,11 +41,15 @@ class WithCoreset(Classifier):
     def end_task(self, task: Task, training: Training) -> None:
         super().end_task(task, training)
         self.refined = ()
-        if self.heads == "single":
+        if self.shares_copy():
             everything = Union(self.coresets, [0] * len(self.coresets))
             self.refined = (self._refine(everything, self.task, training),) * len(self.coresets)
         else:
             self.refined = tuple(self._refine(own, t, training) for t, own in enumerate(self.coresets))
+
+    def shares_copy(self) -> bool:
+        """Whether one copy can answer all tasks: not if they have parameters of their own."""
+        return self.heads == "single"
 
     def _refine(self, coreset: Part | Union, index: int, training: Training) -> Classifier:
         """A copy that has learned the coreset, starting from and held to the posterior."""

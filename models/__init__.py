@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pyroclaw.data.benchmark import Heads
 from pyroclaw.inference.method import Method
-from pyroclaw.models import claw, ewc, finetune, gvcl_film, independent, joint, vcl, vcl_coreset
+from pyroclaw.models import claw, claw_coreset, ewc, finetune, gvcl_film, independent, joint, vcl, vcl_coreset
 from pyroclaw.nets import Net
 from pyroclaw.streams import Streams
 
@@ -21,6 +21,9 @@ class Entry(NamedTuple):
 METHODS: dict[str, Entry] = {
     "claw": Entry(
         claw.Claw, claw.Settings, "Continual learning with adaptive weights (Adel, Zhao & Turner, ICLR 2020)"
+    ),
+    "claw_coreset": Entry(
+        claw_coreset.ClawCoreset, claw_coreset.Settings, "CLAW that keeps 200 points of each task, as VCL's coreset"
     ),
     "vcl": Entry(vcl.Vcl, vcl.Settings, "Variational continual learning (Nguyen, Li, Bui & Turner, ICLR 2018)"),
     "vcl_coreset": Entry(
