@@ -10,30 +10,43 @@ With one head for all tasks, q̃ is refined on all coresets together; with a hea
 own, refined on its own coreset. Refining makes as many passes over a coreset as training makes over a task.
 """
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from torch import Tensor
 
+from pyroclaw.data.benchmark import Heads
 from pyroclaw.data.part import Part, Task
 from pyroclaw.data.union import Union
 from pyroclaw.inference.classifier import Classifier
 from pyroclaw.inference.coreset import choose
 from pyroclaw.inference.method import Budget, Training
 from pyroclaw.inference.svi import fit
+from pyroclaw.nets import Net
 from pyroclaw.streams import Streams
+
+
+@dataclass(frozen=True)
+class CoresetSettings:
+    """What a method with coresets has to set besides its own."""
+
+    points: int = 200  # a task keeps; at most half of its images
+    selection: Literal["k-center", "random"] = "k-center"
 
 
 class WithCoreset(Classifier):
     """Goes before a method in the bases of its class: ``class VclCoreset(WithCoreset, Vcl)``."""
 
-    points: int  # how many points a task keeps
-    selection: Literal["k-center", "random"]
     coresets: tuple[Part, ...] = ()
     refined: tuple[Classifier, ...] = ()  # by task; empty in a copy, which answers for itself
 
+    def __init__(self, net: Net, heads: Heads, streams: Streams, settings: Any) -> None:
+        super().__init__(net, heads, streams, settings)
+        self.coreset: CoresetSettings = settings
+
     def training_data(self, task: Task, streams: Streams) -> Task:
         """Set the coreset aside."""
-        chosen = choose(task.train, self.points, self.selection, streams)
+        chosen = choose(task.train, self.coreset.points, self.coreset.selection, streams)
         self.coresets += (task.train.take(chosen),)
         size = task.nominal_size - chosen.shape[1] * task.train.fold
         return task._replace(train=task.train.drop(chosen), nominal_size=size)

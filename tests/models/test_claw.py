@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import pyro.distributions as dist
 import pytest
 import torch
 from torch.distributions import kl_divergence
@@ -11,10 +10,10 @@ from pyroclaw.handlers import LocalReparameterisation, affine
 from pyroclaw.inference import svi
 from pyroclaw.inference.adaptation import Adaptation
 from pyroclaw.inference.elbo import AnalyticELBO
-from pyroclaw.inference.method import Budget, Phase, TaskInfo, Training
+from pyroclaw.inference.method import Budget, TaskInfo, Training
 from pyroclaw.inference.sequence import learn_tasks
 from pyroclaw.models.claw import Claw, Settings
-from pyroclaw.nets import MLP, make_net
+from pyroclaw.nets import make_net
 from pyroclaw.streams import Streams
 
 
@@ -99,61 +98,6 @@ def test_the_posterior_of_a_task_is_the_prior_of_the_next(toy):
         assert base.mean is not claw.weights.mean[layer.name]  # training moves the posterior, not the prior
         kl = kl_divergence(claw.posterior(2)[layer.name], claw.priors[layer.name])
         torch.testing.assert_close(kl, torch.zeros_like(kl), atol=1e-5, rtol=0)
-
-
-class Regression(Claw):
-    """CLAW's life cycle with no hidden layer and a Gaussian likelihood: linear regression, whose posterior is known."""
-
-    def likelihood(self, logits):
-        return dist.Normal(logits.squeeze(-1), 0.5)
-
-    def initial_prior(self, name):
-        return dist.Normal(torch.zeros_like(self.weights.mean[name]), 1.0)
-
-    def phases(self):
-        return [Phase(1.0, self.groups(["head"]))]
-
-
-def test_chaining_posterior_to_prior_gives_the_exact_posterior_on_both_tasks():
-    """Orthogonal inputs make the exact posterior of y = w·x + N(0, ½²) factorise, so mean-field is exact.
-
-    Precision 1/σ₀² + Σx²/σ² and mean Σxy/σ² over that, from the data of both tasks at once.
-    """
-    generator, inputs, sigma = torch.Generator().manual_seed(0), 3, 0.5
-    streams = Streams([0], "init")
-    settings = Settings(beta=1.0, lam=1.0, lr=0.05, lr_variance=0.05, adapt_input=False, gamma="mean-field")
-    claw = Regression(MLP(inputs, ()), "single", streams, settings)
-    # rows ±unit vectors, balanced: inputs are orthogonal to each other and to the bias
-    design = torch.cat([torch.eye(inputs), -torch.eye(inputs)]).repeat(10, 1)
-    truth = torch.tensor([1.0, -2.0, 0.5])
-    seen = []
-    for t in range(2):
-        y = design @ truth + 0.3 + sigma * torch.randn(len(design), generator=generator)
-        seen.append((design, y))
-        claw.begin_task(TaskInfo(t, f"task {t}", 1, torch.tensor([len(y)])), Streams([0], "begin", t))
-        trained = [p for group in claw.phases()[0].groups for p in group["params"]]
-        optimiser = torch.optim.Adam(claw.phases()[0].groups)
-        for p in trained:
-            p.requires_grad_(True)
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.994)
-        noise = Streams([0], "train", t)
-        for _ in range(1000):
-            with LocalReparameterisation(noise):
-                loss = AnalyticELBO().differentiable_loss(claw.model, claw.guide, design[None], y[None])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            schedule.step()
-        for p in trained:
-            p.requires_grad_(False)
-    x = torch.cat([torch.cat([x, torch.ones(len(x), 1)], 1) for x, _ in seen])
-    y = torch.cat([y for _, y in seen])
-    precision = 1 + (x**2).sum(0) / sigma**2
-    assert (x.T @ x - torch.diag((x**2).sum(0))).abs().max() < 1e-5
-    exact_mean = (x.T @ y / sigma**2) / precision
-    posterior = claw.carried()["head"]
-    torch.testing.assert_close(posterior.mean.flatten(), exact_mean, atol=0.1 * precision.rsqrt().min().item(), rtol=0)
-    torch.testing.assert_close(posterior.stddev.flatten(), precision.rsqrt(), rtol=0.02, atol=0)
 
 
 def test_an_old_task_keeps_its_adaptation_and_is_answered_with_todays_weights(toy):
