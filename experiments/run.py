@@ -64,6 +64,8 @@ class Options:
     """CPU threads; if not given, all cores."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default=())
     """Change a setting of the method, as NAME=VALUE; may be repeated."""
+    adapt: bool = False
+    """With rcl: each task also learns a gain of each existing neuron, so that fewer units need be added."""
     quiet: bool = False
     """Print the final report only."""
 
@@ -73,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
     console = Console()
     if options.method == "list":
         for name, entry in METHODS.items():
-            console.print(f"{name:<14} {entry.about}", highlight=False)
+            console.print(f"{name:<14} {entry.about}", highlight=False, soft_wrap=True)
         return 0
     try:
         return run(options, console)
@@ -87,7 +89,10 @@ def run(options: Options, console: Console) -> int:
     bench_name = choose("benchmark", options.bench, benchmarks.KNOWN)
     entry = METHODS[choose("method", options.method, METHODS)]
     preset = presets.preset(bench_name)
-    settings = presets.settings(entry.settings, preset.get(options.method, {}), options.set)
+    if options.adapt and options.method != "rcl":
+        raise InputError(f"--adapt is for --method rcl, which has none by itself: leave it out with {options.method}")
+    changes = (*options.set, "adapt=true") if options.adapt else options.set
+    settings = presets.settings(entry.settings, preset.get(options.method, {}), changes)
     device = _device(options.device)
     _check_positive(options)
     if device.type == "cpu":
@@ -132,10 +137,11 @@ def run(options: Options, console: Console) -> int:
 
 def _learn(bench, entry, settings, budget, seeds, device, view: View, results: Results, stop) -> list[str]:
     """Every plate of repetitions through all tasks; the names of the tasks."""
-    plates = bench.plates(seeds)
+    one_by_one = entry.one_by_one
     if device.type == "cpu" and bench.net.kind == "cnn":
         # a core is busy with one replicate's convolutions: two in a plate take longer than one after the other
-        plates = [[seed] for seed in seeds]
+        one_by_one = True
+    plates = [[seed] for seed in seeds] if one_by_one else bench.plates(seeds)
     names = [f"task {t + 1}" for t in range(bench.task_count)]
     for number, plate in enumerate(plates):
         tasks = bench.tasks(plate, device)
@@ -144,7 +150,7 @@ def _learn(bench, entry, settings, budget, seeds, device, view: View, results: R
         if number == 0:
             efforts = [method.effort(index) * budget.steps(task) for index, task in enumerate(tasks)]
             view.begin(len(plates) * round(sum(efforts)))
-        if len(plates) == 1:
+        if len(plates) == 1 or bench.recipe.shuffle == "nothing":
             names = [task.name for task in tasks]
         results.begin_plate(plate)
         for learned in learn_tasks(method, tasks, budget, plate, device, partial(view.step, names), stop):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pyroclaw.data.benchmark import Heads
 from pyroclaw.inference.method import Method
-from pyroclaw.models import claw, claw_coreset, ewc, finetune, gvcl_film, independent, joint, vcl, vcl_coreset
+from pyroclaw.models import claw, claw_coreset, ewc, finetune, gvcl_film, independent, joint, pnc, rcl, vcl, vcl_coreset
 from pyroclaw.nets import Net
 from pyroclaw.streams import Streams
 
@@ -16,6 +16,7 @@ class Entry(NamedTuple):
     make: Callable[[Net, Heads, Streams, Any], Method]
     settings: type
     about: str
+    one_by_one: bool = False  # each repetition has an architecture of its own, so no two can share a plate
 
 
 METHODS: dict[str, Entry] = {
@@ -37,6 +38,8 @@ METHODS: dict[str, Entry] = {
         gvcl_film.Settings,
         "Generalised VCL with FiLM layers (Loo, Swaroop & Turner, ICLR 2021)",
     ),
+    "pnc": Entry(pnc.Pnc, pnc.Settings, "Progress & Compress (Schwarz et al., ICML 2018)"),
+    "rcl": Entry(rcl.Rcl, rcl.Settings, "Reinforced continual learning (Xu & Zhu, NeurIPS 2018)", one_by_one=True),
     "finetune": Entry(finetune.Finetune, finetune.Settings, "Plain training on task after task: the floor"),
     "independent": Entry(independent.Independent, finetune.Settings, "One net for each task, trained alone: a ceiling"),
     "joint": Entry(joint.Joint, finetune.Settings, "One net on the data of all tasks so far: a ceiling"),

@@ -19,7 +19,6 @@ from torch import Tensor
 from pyroclaw.data.benchmark import Heads
 from pyroclaw.data.part import Task
 from pyroclaw.distributions import GaussianProduct
-from pyroclaw.inference.fisher import fisher
 from pyroclaw.inference.method import Training
 from pyroclaw.models.finetune import Finetune
 from pyroclaw.nets import Net
@@ -50,19 +49,11 @@ class Ewc(Finetune):
 
     def end_task(self, task: Task, training: Training) -> None:
         """The factor of the task just learned."""
-        names = self.sites(self.task)
-        weights = {name: self.weights.mean[name] for name in names}
-        information = fisher(
-            lambda x, w: self.forward(x, w, self.task),
-            weights,
-            task.train,
-            training.streams("end"),
-            self.settings.fisher_examples,
-        )
-        shared = names if self.heads == "single" else names[:-1]
-        for name in shared:
-            anchor = self.anchors.get(name) or GaussianProduct.flat(weights[name])
-            self.anchors[name] = anchor.times(weights[name], self.settings.lam * information[name])
+        found = self.information(task, training.streams("end"), self.settings.fisher_examples)
+        for name, information in found.items():
+            weight = self.weights.mean[name]
+            anchor = self.anchors.get(name) or GaussianProduct.flat(weight)
+            self.anchors[name] = anchor.times(weight, self.settings.lam * information)
 
     def memory(self) -> dict[str, Tensor]:
         kept = {f"{name}.anchor": anchor.mean for name, anchor in self.anchors.items()}

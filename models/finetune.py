@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyro.distributions as dist
+from torch import Tensor
 from torch.distributions import constraints
 
 from pyroclaw.data.benchmark import Heads
+from pyroclaw.data.part import Task
 from pyroclaw.inference.classifier import Classifier
+from pyroclaw.inference.fisher import fisher
 from pyroclaw.inference.mean_field import Points
 from pyroclaw.inference.method import Phase
 from pyroclaw.nets import Net
@@ -47,3 +50,13 @@ class Finetune(Classifier):
     def phases(self) -> list[Phase]:
         weights = [self.weights.mean[name] for name in self.sites(self.task)]
         return [Phase(1.0, [{"params": weights, "lr": self.lr}])]
+
+    def information(self, task: Task, streams: Streams, examples: int) -> dict[str, Tensor]:
+        """The Fisher information of the task just learned, of the weights that later tasks train too.
+
+        Heads that belong to one task are never trained again.
+        """
+        names = self.sites(self.task)
+        weights = {name: self.weights.mean[name] for name in names}
+        found = fisher(lambda x, w: self.forward(x, w, self.task), weights, task.train, streams, examples)
+        return {name: found[name] for name in (names if self.heads == "single" else names[:-1])}

@@ -49,9 +49,36 @@ def test_a_run_leaves_its_record_and_says_what_it_found(data_dir, tmp_path, caps
     assert [len(row) for row in results["test_accuracy"]] == [1, 2, 3, 4, 5]
     assert results["average_accuracy"]["mean"] == pytest.approx(np.mean(results["test_accuracy"][-1]), abs=1e-6)
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert len(results["parameters"][0]) == len(results["stored_bytes"][0]) == len(results["train_seconds"][0]) == 5
+    assert f"{results['parameters'][0][-1]:,} of one repetition" in shown and "98.40 ± 0.20 %" in shown
     for expected in ("average accuracy", "task 1 over time", "adaptation", "prepared file notmnist.npz", "E/J"):
         assert expected in shown
     assert f"{100 * results['average_accuracy']['mean']:.2f}" in shown
+
+
+def test_a_method_whose_nets_differ_runs_its_repetitions_one_by_one(data_dir, tmp_path):
+    options = ("--method", "rcl", "--adapt", "--set", "trials=2", "--replicates", "2", "--epochs", "1", "--quiet")
+    assert run.main(arguments(data_dir, tmp_path, *options)) == 0
+    folder, config = record(tmp_path)
+    results = json.loads((folder / "results.json").read_text())
+    assert config["settings"]["adapt"] is True and results["seeds"] == [0, 1]
+    assert len(results["parameters"]) == 2 and results["parameters"][0][-1] != results["parameters"][1][-1]
+    assert "reduced from the paper's 50" in results["summary"][0][1]["note"]
+
+
+def test_the_presets_have_the_papers_strength_of_ewc():
+    strength = {
+        bench: presets.settings(METHODS["ewc"].settings, presets.preset(bench).get("ewc", {})).lam for bench in KNOWN
+    }
+    assert strength.pop("split_notmnist") == 10_000
+    assert set(strength.values()) == {100}
+
+
+def test_every_method_is_listed_with_its_line(capsys):
+    assert run.main(["--method", "list"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown] == list(METHODS)
+    assert all(entry.about in line for entry, line in zip(METHODS.values(), shown, strict=True))
 
 
 def test_the_same_seed_gives_the_same_results(data_dir, tmp_path):
@@ -76,6 +103,7 @@ def test_the_same_seed_gives_the_same_results(data_dir, tmp_path):
         (["--set", "betta=1"], "did you mean beta"),
         (["--set", "beta=x"], "must be a float"),
         (["--set", "gamma=loose"], "mean-field, tied"),
+        (["--adapt"], "--adapt is for --method rcl"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_exit_code_2(data_dir, tmp_path, capsys, wrong, sentence):
