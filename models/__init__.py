@@ -5,7 +5,20 @@ from typing import Any, NamedTuple
 
 from pyroclaw.data.benchmark import Heads
 from pyroclaw.inference.method import Method
-from pyroclaw.models import claw, claw_coreset, ewc, finetune, gvcl_film, independent, joint, pnc, rcl, vcl, vcl_coreset
+from pyroclaw.models import (
+    claw,
+    claw_coreset,
+    ewc,
+    finetune,
+    frcl,
+    gvcl_film,
+    independent,
+    joint,
+    pnc,
+    rcl,
+    vcl,
+    vcl_coreset,
+)
 from pyroclaw.nets import Net
 from pyroclaw.streams import Streams
 
@@ -40,6 +53,11 @@ METHODS: dict[str, Entry] = {
     ),
     "pnc": Entry(pnc.Pnc, pnc.Settings, "Progress & Compress (Schwarz et al., ICML 2018)"),
     "rcl": Entry(rcl.Rcl, rcl.Settings, "Reinforced continual learning (Xu & Zhu, NeurIPS 2018)", one_by_one=True),
+    "frcl": Entry(
+        frcl.Frcl,
+        frcl.Settings,
+        "Functional regularisation for continual learning, TR (Titsias et al., ICLR 2020)",
+    ),
     "finetune": Entry(finetune.Finetune, finetune.Settings, "Plain training on task after task: the floor"),
     "independent": Entry(independent.Independent, finetune.Settings, "One net for each task, trained alone: a ceiling"),
     "joint": Entry(joint.Joint, finetune.Settings, "One net on the data of all tasks so far: a ceiling"),
