@@ -80,5 +80,5 @@ def test_film_acts_before_pooling_and_relu_on_pictures(toy_pictures):
 
 
 def test_it_learns_both_tasks_and_remembers(toy):
-    _, notes = learn(GvclFilm, Settings(lr_film=0.01), toy, epochs=40)
+    _, notes = learn(GvclFilm, Settings(), toy, epochs=40)
     assert notes[1].test.min() > 0.9
