@@ -99,9 +99,14 @@ def test_positions_may_be_a_slice():
     assert torch.equal(whole[:, 2:5], part)
 
 
-def test_parts_of_different_data_are_refused():
-    with pytest.raises(InputError, match="share images"):
-        Union([made("plain")[0], made("plain")[1]], [0, 0])
+def test_parts_that_own_their_pictures_are_put_together():
+    """Those that `take` makes share no tensor of images."""
+    taken = [part.take(torch.tensor([[2, 0], [1, 3], [0, 1]])) for part in made("permuted")]
+    check(taken, [0, 3, 5])
+
+
+def test_parts_that_are_not_alike_are_refused():
     part = made("augmented")[0]
-    with pytest.raises(InputError, match="augmentation"):
-        Union([part, Part(**{**vars(part), "variants": None})], [0, 0])
+    for other in ({"variants": None}, {"images": part.images[..., :3]}):
+        with pytest.raises(InputError, match="alike in pictures and augmentation"):
+            Union([part, Part(**{**vars(part), **other})], [0, 0])
