@@ -70,8 +70,10 @@ def report(console: Console, result: dict[str, Any], matrix: np.ndarray, names: 
     lines = [
         f"average accuracy  {100 * mean:.2f} ± {100 * error:.2f} %  (mean ± standard error of {matrix.shape[2]})",
         f"in the paper      {_paper(result)}",
+        *_transferred(result),
         f"forgetting        {100 * lost:.2f} ± {100 * lost_error:.2f} points",
         f"task 1 over time  {first}",
+        f"calibration       {_calibration(result)}",
         f"training time     {seconds:.0f} s for all repetitions, peak memory {result['peak_memory_mb']:.0f} MB",
         f"parameters        {result['parameters'][0][-1]:,} of one repetition at the end; {_stored(result)}",
         f"data              {result['data_source']}",
@@ -89,6 +91,22 @@ def _paper(result: dict[str, Any]) -> str:
     if figure is None:
         return "no figure for this method and benchmark"
     return f"{figure[0]:.2f} ± {figure[1]:.2f} %" + (" (on the real data, not this stand-in)" * result["stand_in"])
+
+
+def _transferred(result: dict[str, Any]) -> list[str]:
+    """The last task's accuracy after 0, 1, ... others, if it was measured."""
+    if result["forward_transfer"] is None:
+        return []
+    return [f"forward transfer  {' '.join(f'{100 * np.mean(row):.1f}' for row in result['forward_transfer'])}"]
+
+
+def _calibration(result: dict[str, Any]) -> str:
+    """ECE and NLL over all tasks at the end."""
+    shown = []
+    for prediction, measures in result["calibration"].items():
+        ece, nll = (np.mean(measures[name][-1]) for name in ("ece", "nll"))
+        shown.append(f"ECE {100 * ece:.2f} %, NLL {nll:.4f} with {prediction}")
+    return "; ".join(shown)
 
 
 def _stored(result: dict[str, Any]) -> str:

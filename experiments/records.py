@@ -18,6 +18,7 @@ import numpy as np
 
 from pyroclaw import metrics
 from pyroclaw.errors import InputError
+from pyroclaw.inference.calibration import Calibration
 from pyroclaw.inference.sequence import Learned
 
 VERSIONED = ("pyroclaw", "pyro-ppl", "torch", "torchvision", "numpy")
@@ -111,6 +112,8 @@ class Results:
             ],
             "parameters": [[task.parameters for task in tasks] for _, tasks in self.plates],
             "stored_bytes": [[task.stored_bytes for task in tasks] for _, tasks in self.plates],
+            "calibration": _calibration([tasks for _, tasks in level]),
+            "forward_transfer": _transfer([tasks for _, tasks in level]),
             "train_seconds": [[task.seconds for task in tasks] for _, tasks in self.plates],
             "elbo": [[[round(v, 6) for v in task.elbo.tolist()] for task in tasks] for _, tasks in self.plates],
             "summary": [[task.summary for task in tasks] for _, tasks in self.plates],
@@ -127,3 +130,29 @@ def _matrix(plates: list[list[Learned]], part: str) -> np.ndarray:
 def _rows(matrix: np.ndarray) -> list[list[list[float]]]:
     """[after task t][on task k ≤ t][repetition]"""
     return [np.round(row[: t + 1], 6).tolist() for t, row in enumerate(matrix)]
+
+
+def _calibration(plates: list[list[Learned]]) -> dict[str, dict[str, list]]:
+    """By prediction and measure: [after task t][on task k ≤ t][repetition]."""
+    found: dict[str, dict[str, list]] = {}
+    for prediction in plates[0][0].calibration:
+        rows = [
+            np.concatenate([one.calibration[prediction].cpu() for one in after], 2)
+            for after in zip(*plates, strict=True)
+        ]
+        found[prediction] = {
+            measure: [np.round(row[number].astype(float), 5).tolist() for row in rows]
+            for number, measure in enumerate(Calibration._fields)
+        }
+    return found
+
+
+def _transfer(plates: list[list[Learned]]) -> list[list[float]] | None:
+    """Accuracy of the last task after 0, 1, ... others, by repetition; None if it was not measured."""
+    known = [[task.transfer for task in tasks if task.transfer is not None] for tasks in plates]
+    if not known[0]:
+        return None
+    return [
+        np.round(np.concatenate([one.cpu().double() for one in after]), 6).tolist()
+        for after in zip(*known, strict=True)
+    ]

@@ -60,6 +60,10 @@ class Options:
     """Omniglot's 20-fold rotations and shifts."""
     out: Path = Path("runs")
     """Folder for the records of runs."""
+    samples: int = 10
+    """Samples of the posterior, for the calibration of averaged predictions; 0 leaves it out."""
+    transfer: bool = False
+    """Measure forward transfer too: the last task's accuracy after each number of others. Doubles the time."""
     threads: int | None = None
     """CPU threads; if not given, all cores."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default=())
@@ -124,7 +128,8 @@ def run(options: Options, console: Console) -> int:
         }
         results = Results(new_folder(options.out, bench.title, options.method, options.seed), config)
         try:
-            names = _learn(bench, entry, settings, budget, seeds, device, view, results, stop)
+            measures = {"samples": options.samples, "transfer": options.transfer}
+            names = _learn(bench, entry, settings, budget, seeds, device, view, results, stop, measures)
         except Interrupted:
             return _interrupted(results, options)
     matrix = results.matrix()
@@ -135,7 +140,7 @@ def run(options: Options, console: Console) -> int:
     return 0
 
 
-def _learn(bench, entry, settings, budget, seeds, device, view: View, results: Results, stop) -> list[str]:
+def _learn(bench, entry, settings, budget, seeds, device, view: View, results: Results, stop, measures) -> list[str]:
     """Every plate of repetitions through all tasks; the names of the tasks."""
     one_by_one = entry.one_by_one
     if device.type == "cpu" and bench.net.kind == "cnn":
@@ -153,7 +158,8 @@ def _learn(bench, entry, settings, budget, seeds, device, view: View, results: R
         if len(plates) == 1 or bench.recipe.shuffle == "nothing":
             names = [task.name for task in tasks]
         results.begin_plate(plate)
-        for learned in learn_tasks(method, tasks, budget, plate, device, partial(view.step, names), stop):
+        learning = learn_tasks(method, tasks, budget, plate, device, partial(view.step, names), stop, **measures)
+        for learned in learning:
             results.add(learned)
             view.learned(names[learned.index], learned.test.cpu().numpy())
     return names
@@ -170,8 +176,9 @@ def _check_positive(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and value <= 0:
             raise InputError(f"--{name.replace('_', '-')} is {value}, but must be above 0")
-    if options.seed < 0:
-        raise InputError(f"--seed is {options.seed}, but must be 0 or above")
+    for name in ("seed", "samples"):
+        if getattr(options, name) < 0:
+            raise InputError(f"--{name} is {getattr(options, name)}, but must be 0 or above")
 
 
 @contextmanager

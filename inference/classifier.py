@@ -8,8 +8,6 @@ a plate of replicates, examples in a plate of data inside it.
 """
 
 from collections.abc import Mapping, Sequence
-from copy import copy, deepcopy
-from typing import Self
 
 import pyro
 import pyro.distributions as dist
@@ -122,12 +120,6 @@ class Classifier:
 
     def end_task(self, task: Task, training: Training) -> None:
         """Nothing follows the SVI steps."""
-
-    def copy(self) -> Self:
-        """One that can be trained further without a trace in this one."""
-        twin = copy(self)
-        twin.weights = deepcopy(self.weights)
-        return twin
 
     # ---- what it knows -----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ With one head for all tasks, q̃ is refined on all coresets together; with a hea
 own, refined on its own coreset. Refining makes as many passes over a coreset as training makes over a task.
 """
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -66,7 +67,7 @@ class WithCoreset(Classifier):
 
     def _refine(self, coreset: Part | Union, index: int, training: Training) -> Classifier:
         """A copy that has learned the coreset, starting from and held to the posterior."""
-        twin, size = self.copy(), int(coreset.sizes[0])
+        twin, size = deepcopy(self), int(coreset.sizes[0])
         twin.task, twin.sizes, twin.size = index, coreset.sizes.unsqueeze(1), size
         last = twin.carried()
         twin.priors = {name: self.prior(name, last[name]) for name in self.sites(index)}

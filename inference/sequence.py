@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,9 +10,12 @@ import torch
 from torch import Tensor
 
 from pyroclaw.data.part import Task
+from pyroclaw.inference.calibration import calibration
 from pyroclaw.inference.evaluate import accuracy
 from pyroclaw.inference.method import Budget, Method, Training
 from pyroclaw.streams import Streams
+
+SAMPLED = 2000  # test examples of a task, at most, whose predictions are averaged over samples
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,10 @@ class Learned:
     parameters: int  # numbers it answers with, of one repetition
     stored_bytes: int  # what it keeps of all tasks so far to answer and to go on, of one repetition
     summary: dict
+    calibration: dict[
+        str, Tensor
+    ]  # by prediction, "mean weights" or "samples": NLL, Brier and ECE [3, tasks so far, R]
+    transfer: Tensor | None  # [R] accuracy of the last of all tasks if it had come in place of this one
 
 
 def learn_tasks(
@@ -36,12 +44,19 @@ def learn_tasks(
     device: torch.device | str = "cpu",
     on_step: Callable[[int, int, Tensor], None] = lambda task, step, elbo: None,
     stop: Callable[[], bool] = lambda: False,
+    samples: int = 0,
+    transfer: bool = False,
 ) -> Iterator[Learned]:
     """Learn the tasks in order; after each, test on it and all before it.
 
     Every task draws its randomness from streams of its own, so it depends on earlier ones through the posterior only.
+
+    :param samples: of the posterior, for the calibration of averaged predictions; 0 leaves it out.
+    :param transfer: measure forward transfer: before each task, a copy learns the last task instead. That costs about
+        as much again as the run itself, where starting anew for each number of earlier tasks would cost T/2 times.
     """
     for t, task in enumerate(tasks):
+        transferred = _transfer(method, t, tasks, budget, seeds, device, stop) if transfer else None
         began = time.perf_counter()
         streams = partial(_streams, seeds, t, device)
         elbo = method.learn(t, task, Training(budget, streams, partial(on_step, t), stop))
@@ -60,7 +75,27 @@ def learn_tasks(
             parameters=sum(tensor.numel() for tensor in answering) // len(seeds),
             stored_bytes=sum(tensor.nbytes for tensor in (*answering, *besides)) // len(seeds),
             summary=method.summary(),
+            calibration=_calibration(method, tasks[: t + 1], seeds, device, samples),
+            transfer=test[-1] if transfer and t == len(tasks) - 1 else transferred,
         )
+
+
+def _transfer(method, t: int, tasks, budget, seeds, device, stop) -> Tensor | None:
+    """Accuracy of the last task, learned by a copy of what knows t others; None where it is the task at hand itself."""
+    last = len(tasks) - 1
+    if t == last:
+        return None
+    twin = deepcopy(method)
+    twin.learn(t, tasks[last], Training(budget, partial(_streams, seeds, last, device), stop=stop))
+    return accuracy(twin, t, tasks[last].test)
+
+
+def _calibration(method, seen: Sequence[Task], seeds, device, samples: int) -> dict[str, Tensor]:
+    found = {"mean weights": [calibration(method, k, task.test) for k, task in enumerate(seen)]}
+    if samples:
+        noise = Streams(seeds, "calibration", len(seen), device=device)
+        found["samples"] = [calibration(method, k, one.test, samples, noise, SAMPLED) for k, one in enumerate(seen)]
+    return {name: torch.stack([torch.stack(one) for one in tasks], dim=1) for name, tasks in found.items()}
 
 
 def _streams(seeds: Sequence[int], task: int, device: torch.device | str, purpose: str) -> Streams:

@@ -20,7 +20,7 @@ The input units are adapted too, which is attention; p, a and s are kept per tas
 """
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import pyro.distributions as dist
 import torch
@@ -135,11 +135,6 @@ class Claw(Vcl):
             self.max_adaptation, error, task.train, training.budget.batch_size
         )
         self.adaptations[self.task] = Adaptation(p, a, s)
-
-    def copy(self) -> Self:
-        twin = super().copy()
-        twin.adaptations = [Adaptation(*(value.clone() for value in kept)) for kept in self.adaptations]
-        return twin
 
     # ---- what it knows -----------------------------------------------------------------------------------------
 

@@ -42,6 +42,18 @@ def forgetting(matrix: NDArray) -> NDArray:
     return np.mean(best - matrix[-1, :-1], axis=0)
 
 
+def backward_transfer(matrix: NDArray) -> NDArray:
+    """What later tasks did to each task but the last since it was learned, averaged: [R]; losses are negative.
+
+    >>> backward_transfer(accuracy_matrix([np.array([[0.75]]), np.array([[1.0], [0.7]])]))
+    array([0.25])
+    """
+    if len(matrix) == 1:
+        return np.zeros(matrix.shape[2])
+    learned = np.stack([matrix[k, k] for k in range(len(matrix) - 1)])
+    return np.mean(matrix[-1, :-1] - learned, axis=0)
+
+
 def mean_and_error(values: NDArray) -> tuple[float, float]:
     """Mean over repetitions and its standard error (0 for a single repetition, which has none)."""
     error = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0

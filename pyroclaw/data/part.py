@@ -34,6 +34,10 @@ class Part:
     pixels: Tensor | None = None  # [R, D] which pixel is read for each input
     variants: Variants | None = None
 
+    def __deepcopy__(self, memo: dict) -> "Part":
+        """Nothing in it ever changes, so a copy of whoever holds it may share it."""
+        return self
+
     @property
     def fold(self) -> int:
         """Examples made of each image."""

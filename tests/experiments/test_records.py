@@ -13,7 +13,7 @@ CONFIG = {"bench": "toy", "protocol": "toy", "method": "claw", "data_source": "o
 
 def learned(index, accuracy, replicates):
     rows = torch.full((index + 1, replicates), accuracy)
-    return Learned(index, rows, rows, torch.zeros(3), 1.0, 100, 400, {})
+    return Learned(index, rows, rows, torch.zeros(3), 1.0, 100, 400, {}, {}, None)
 
 
 def read(folder):

@@ -23,6 +23,12 @@ def test_forgetting_is_from_the_best_to_the_end():
     np.testing.assert_allclose(metrics.forgetting(metrics.accuracy_matrix(ROWS[:1])), [0, 0])
 
 
+def test_backward_transfer_is_from_when_a_task_was_learned_to_the_end():
+    # task 1 lost 0.1 and 0.4, task 2 lost nothing and gained 0.1
+    np.testing.assert_allclose(metrics.backward_transfer(metrics.accuracy_matrix(ROWS)), [-0.05, -0.15])
+    np.testing.assert_allclose(metrics.backward_transfer(metrics.accuracy_matrix(ROWS[:1])), [0, 0])
+
+
 def test_standard_error():
     assert metrics.mean_and_error(np.array([1.0, 2.0, 3.0])) == pytest.approx((2.0, 1 / 3**0.5))
     assert metrics.mean_and_error(np.array([5.0])) == (5.0, 0.0)
