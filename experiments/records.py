@@ -115,7 +115,7 @@ class Results:
             "calibration": _calibration([tasks for _, tasks in level]),
             "forward_transfer": _transfer([tasks for _, tasks in level]),
             "train_seconds": [[task.seconds for task in tasks] for _, tasks in self.plates],
-            "elbo": [[[round(v, 6) for v in task.elbo.tolist()] for task in tasks] for _, tasks in self.plates],
+            "elbo": [[[round(v, 6) for v in task.elbo.mean(1).tolist()] for task in tasks] for _, tasks in self.plates],
             "summary": [[task.summary for task in tasks] for _, tasks in self.plates],
             "peak_memory_mb": peak_megabytes(),
             "environment": environment(),

@@ -133,7 +133,7 @@ def run(options: Options, console: Console) -> int:
         except Interrupted:
             return _interrupted(results, options)
     matrix = results.matrix()
-    elbos = [task.elbo.cpu().numpy() for task in results.plates[0][1]]
+    elbos = [task.elbo.mean(1).cpu().numpy() for task in results.plates[0][1]]
     title = f"{options.method} on {bench.title}" + (f" ({bench.source})" if bench.standin else "")
     draw(results.folder / "figure.png", title, matrix, elbos, names)
     report(console, results.as_dict(), matrix, names, str(results.folder))

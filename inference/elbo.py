@@ -31,17 +31,22 @@ class AnalyticELBO(TraceMeanField_ELBO):
         return model_trace, guide_trace
 
     def terms(self, model, guide, *args, **kwargs) -> dict[str, Tensor]:
-        """The summands of the ELBO by site: log-likelihoods, and minus the KLs."""
+        """The summands of the ELBO by site, of their batch shape: log-likelihoods, and minus the KLs."""
         model_trace, guide_trace = self._get_trace(model, guide, args, kwargs)
         terms = {}
         for name, site in model_trace.nodes.items():
             if site["type"] != "sample" or site_is_subsample(site):
                 continue
-            terms[name] = site["log_prob_sum"] if site["is_observed"] else -_kl(name, guide_trace.nodes[name], site)
+            terms[name] = site["log_prob"] if site["is_observed"] else -_kl(name, guide_trace.nodes[name], site)
         return terms
 
+    def replicate_losses(self, model, guide, *args, **kwargs) -> Tensor:
+        """Minus the ELBO of each replicate [R], where a plate of replicates is outermost."""
+        terms = self.terms(model, guide, *args, **kwargs).values()
+        return -torch.stack([term.flatten(1).sum(1) for term in terms]).sum(0)
+
     def differentiable_loss(self, model, guide, *args, **kwargs) -> Tensor:
-        return -torch.stack(list(self.terms(model, guide, *args, **kwargs).values())).sum()
+        return -torch.stack([term.sum() for term in self.terms(model, guide, *args, **kwargs).values()]).sum()
 
     def loss(self, model, guide, *args, **kwargs) -> float:
         with torch.no_grad():
@@ -62,4 +67,4 @@ def _kl(name: str, guide_site, model_site) -> Tensor:
         ) from error
     if kl.shape != guide_site["fn"].batch_shape:  # would broadcast, and be counted several times
         raise ValueError(f"the KL of site {name!r} has shape {tuple(kl.shape)}, not the site's batch shape")
-    return scale_and_mask(kl, scale=guide_site["scale"], mask=guide_site["mask"]).sum()
+    return scale_and_mask(kl, scale=guide_site["scale"], mask=guide_site["mask"])

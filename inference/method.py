@@ -66,7 +66,7 @@ class Method(Protocol):
     name: str
 
     def learn(self, index: int, task: Task, training: Training) -> Tensor:
-        """Learn one more task; the trace [steps] of the objective that was maximised, per example and replicate."""
+        """Learn one more task; the trace [steps, R] of the objective that was maximised, per example."""
 
     def effort(self, index: int) -> float:
         """Steps of that task in units of the budget's: what a progress bar has to expect."""

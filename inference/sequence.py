@@ -25,7 +25,7 @@ class Learned:
     index: int
     test: Tensor  # [tasks so far, R] accuracy
     validation: Tensor
-    elbo: Tensor  # [steps] per example
+    elbo: Tensor  # [steps, R] per example
     seconds: float  # of training
     parameters: int  # numbers it answers with, of one repetition
     stored_bytes: int  # what it keeps of all tasks so far to answer and to go on, of one repetition

@@ -46,7 +46,7 @@ def fit(
     on_step: Callable[[int, Tensor], None] = lambda step, elbo: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Tensor:
-    """Maximise the ELBO of (3) by Adam over the pair's phases; returns its trace [steps], per example and replicate.
+    """Maximise the ELBO of (3) by Adam over the pair's phases; returns its trace [steps, R], per example.
 
     :param streams: batch order and activation noise of the task.
     :param on_step: called after each step with its number and ELBO (on the device: reading it waits for the step).
@@ -65,21 +65,21 @@ def fit(
             x, y = task.train.batch(positions[:, step * budget.batch_size : (step + 1) * budget.batch_size])
             # the first step of a phase is checked by Pyro, the others need not be: they differ in numbers only
             with pyro.validation_enabled(not optimiser.state), LocalReparameterisation(streams):
-                loss = elbo.differentiable_loss(pair.model, pair.guide, x, y)
+                losses = elbo.replicate_losses(pair.model, pair.guide, x, y)
             optimiser.zero_grad()
-            loss.backward()
+            losses.sum().backward()
             optimiser.step()
             pair.constrain()
-            trace.append(-loss.detach() / len(streams))
-            on_step(step, trace[-1])
+            trace.append(-losses.detach())
+            on_step(step, trace[-1].mean())
             step += 1
             release_memory(step)
             if stop():
                 raise Interrupted
         for parameter in trained:
             parameter.requires_grad_(False)
-        if trace and not torch.isfinite(trace[-1]):
-            raise Diverged(f"the ELBO of task {task.name!r} is {trace[-1].item()} after step {step}")
+        if trace and not torch.isfinite(trace[-1]).all():
+            raise Diverged(f"the ELBO of task {task.name!r} is {trace[-1].sum().item()} after step {step}")
     return torch.stack(trace)
 
 

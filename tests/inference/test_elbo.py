@@ -6,7 +6,12 @@ import pytest
 import torch
 from pyro.infer import Trace_ELBO, TraceMeanField_ELBO
 
+from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.elbo import AnalyticELBO
+from pyroclaw.inference.method import TaskInfo
+from pyroclaw.models.vcl import Settings, Vcl
+from pyroclaw.nets import make_net
+from pyroclaw.streams import Streams
 
 
 def pair(prior, posterior):
@@ -54,7 +59,7 @@ def test_the_kl_term_is_exact_and_free_of_noise():
     model, guide, y = pair(prior, posterior)
     expected = -torch.distributions.kl_divergence(posterior, prior).sum()
     for _ in range(3):
-        torch.testing.assert_close(AnalyticELBO().terms(model, guide, y)["w"], expected)
+        torch.testing.assert_close(AnalyticELBO().terms(model, guide, y)["w"].sum(), expected)
 
 
 def test_a_site_without_a_closed_form_is_refused_where_pyro_falls_back_silently():
@@ -73,3 +78,15 @@ def test_gradients_of_loss_and_grads_are_those_of_the_differentiable_loss():
     pyro.set_rng_seed(3)
     (expected,) = torch.autograd.grad(AnalyticELBO().differentiable_loss(model, guide, y), mean)
     torch.testing.assert_close(mean.grad, expected)
+
+
+def test_the_losses_of_replicates_add_up_to_the_loss(toy):
+    method = Vcl(make_net(toy.net, toy.input_shape), "multi", Streams([0, 1], "init"), Settings())
+    task = toy.tasks([0, 1])[0]
+    method.begin_task(TaskInfo(0, task.name, 2, task.train.sizes), Streams([0, 1], "begin"))
+    x, y = task.train.batch(torch.arange(16).expand(2, -1))
+    with LocalReparameterisation(None):
+        each = AnalyticELBO().replicate_losses(method.model, method.guide, x, y)
+        whole = AnalyticELBO().differentiable_loss(method.model, method.guide, x, y)
+    assert each.shape == (2,) and each[0] != each[1]
+    torch.testing.assert_close(each.sum(), whole)
