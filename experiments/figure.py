@@ -15,7 +15,7 @@ COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#0
 STYLES = ["-", "--", "-.", ":"]
 
 
-def draw(path: Path, title: str, matrix: np.ndarray, elbos: Sequence[np.ndarray], names: Sequence[str]) -> None:
+def draw(path: Path, title: str, matrix: np.ndarray, elbos: Sequence[Sequence[float]], names: Sequence[str]) -> None:
     """Write the figure as PNG: three panels from the accuracy matrix [T, T, R] and the ELBO of each task."""
     figure, (average, memory, elbo) = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     tasks = np.arange(1, len(matrix) + 1)
@@ -35,7 +35,7 @@ def draw(path: Path, title: str, matrix: np.ndarray, elbos: Sequence[np.ndarray]
     for task, trace in enumerate(elbos):
         elbo.plot(np.arange(start, start + len(trace)), trace, color=COLOURS[task % 7], linewidth=1)
         start += len(trace)
-    elbo.set(title="ELBO per example, task by task", xlabel="step", ylabel="nats")
+    elbo.set(title="ELBO per example, task by task", xlabel="window of steps", ylabel="nats")
     for axis in (average, memory):
         axis.set_xticks(tasks if len(tasks) <= 10 else tasks[:: len(tasks) // 10])
         axis.grid(alpha=0.3)

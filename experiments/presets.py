@@ -5,6 +5,7 @@ A preset is ``presets/BENCHMARK.toml``: the number of repetitions, and a table p
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -51,3 +52,15 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         return kind(value)
     except ValueError as error:
         raise InputError(f"setting {name} is {value!r}, but must be a {kind.__name__}") from error
+
+
+def setting_name(chosen: Any, usual: Any, protocol: Mapping[str, Any], used: Mapping[str, Any]) -> str:
+    """What differs from the preset and the protocol, as a name for a folder; "default" if nothing does.
+
+    >>> from pyroclaw.models.vcl import Settings
+    >>> setting_name(Settings(lr=0.01), Settings(), {"epochs": 10}, {"epochs": 5})
+    'lr-0.01_epochs-5'
+    """
+    pairs = [(asdict(chosen), asdict(usual)), (used, protocol)]
+    changed = [f"{key}-{mine[key]}" for mine, theirs in pairs for key in mine if mine[key] != theirs[key]]
+    return "_".join(changed) or "default"

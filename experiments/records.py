@@ -1,38 +1,42 @@
-"""The record of a run: a folder with its configuration, and its results after every task.
+"""Records: one folder for each benchmark, method, setting and seed.
 
-``results.json`` is written anew after each task by atomic replace, so at any moment it is whole, and holds every task
-that was finished.
+    OUT/BENCHMARK/METHOD/SETTING-FINGERPRINT/seed3/config.json       all that decides the run
+                                                   unfinished.json   after each task, by atomic replace
+                                                   results.json      in its place after the last one
+
+The fingerprint is a hash of everything that decides a result: settings, budget, net, and the data themselves. So
+records of one folder always belong together, and a run with other settings or data can not be mixed in. What a figure
+or table shows is computed from records alone (:func:`summarise`).
 """
 
+import hashlib
 import json
 import os
 import platform
+import subprocess
 import tempfile
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pyroclaw import metrics
 from pyroclaw.errors import InputError
 from pyroclaw.inference.calibration import Calibration
 from pyroclaw.inference.sequence import Learned
 
 VERSIONED = ("pyroclaw", "pyro-ppl", "torch", "torchvision", "numpy")
+SAME = ("bench", "protocol", "method", "data_source", "stand_in")  # of all records of a folder
+IDENTITY = ("protocol", "method", "settings", "data", "split", "augment", "epochs", "batch_size", "net", "heads")
+FINISHED, UNFINISHED = "results.json", "unfinished.json"
+WINDOWS = 50  # means that a task's ELBO is kept as
 
 
-def new_folder(out: Path, bench: str, method: str, seed: int) -> Path:
-    """A folder of its own for this run."""
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    folder = out / bench / method / f"{stamp}-seed{seed}-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(f"--out {out}: cannot make the run's folder there ({error.strerror}); name another") from error
-    return folder
+def fingerprint(config: Mapping[str, Any]) -> str:
+    """A hash of what decides the result of a run, but for its seed."""
+    identity = json.dumps({key: config[key] for key in IDENTITY}, sort_keys=True)
+    return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -49,12 +53,25 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def environment() -> dict[str, Any]:
-    """What ran it: versions and machine."""
+    """What ran it: versions, commit and machine."""
     return {
         "python": platform.python_version(),
         "versions": {name: version(name) for name in VERSIONED},
+        "commit": commit(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
+
+
+def commit() -> str | None:
+    """The commit of the code, with a mark if it was changed since; None where it is not in a repository of its own."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def peak_megabytes() -> float:
@@ -69,90 +86,141 @@ def peak_megabytes() -> float:
 
 
 class Results:
-    """Collects what each plate of repetitions learned.
+    """Writes the records of a run, plate by plate."""
 
-    Plates may run one after the other. Those that are as far as the first make up the accuracies of the record; one
-    that is still behind it stands apart, under "unfinished", until it has caught up.
-    """
-
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
-        self.folder, self.config = folder, config
+    def __init__(self, out: Path, setting: str, config: Mapping[str, Any], tasks: int) -> None:
+        self.folder = out / config["bench"] / config["method"] / f"{setting}-{fingerprint(config)}"
+        self.config, self.tasks, self.environment = config, tasks, environment()
         self.plates: list[tuple[list[int], list[Learned]]] = []
-        write_json(folder / "config.json", config)
 
     def begin_plate(self, seeds: list[int]) -> None:
         self.plates.append((seeds, []))
+        for seed in seeds:
+            folder = self.folder / f"seed{seed}"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_json(folder / "config.json", {**self.config, "seed": seed})
+            except OSError as error:
+                raise InputError(
+                    f"--out: the record {folder} cannot be written ({error.strerror}); name another folder"
+                ) from error
 
     def add(self, learned: Learned) -> None:
-        self.plates[-1][1].append(learned)
-        write_json(self.folder / "results.json", self.as_dict())
+        seeds, tasks = self.plates[-1]
+        tasks.append(learned)
+        for replicate, seed in enumerate(seeds):
+            folder, record = self.folder / f"seed{seed}", self._record(seeds, tasks, replicate)
+            write_json(folder / UNFINISHED, record)
+            if len(tasks) == self.tasks:  # an earlier run of the same is replaced only now
+                os.replace(folder / UNFINISHED, folder / FINISHED)
 
-    def level(self) -> list[tuple[list[int], list[Learned]]]:
-        """The plates that have learned as many tasks as the first."""
-        return [plate for plate in self.plates if len(plate[1]) == len(self.plates[0][1])]
+    def summary(self) -> dict[str, Any]:
+        """Of the records of this run."""
+        return summarise(read(self.folder, [seed for seeds, tasks in self.plates if tasks for seed in seeds]))
 
-    def matrix(self, part: str = "test") -> np.ndarray:
-        """Accuracies [T, T, R] of the level plates' repetitions."""
-        return _matrix([tasks for _, tasks in self.level()], part)
-
-    def as_dict(self) -> dict[str, Any]:
-        test, validation, level = self.matrix(), self.matrix("validation"), self.level()
-        mean, error = metrics.mean_and_error(metrics.average_accuracy(test)[-1])
+    def _record(self, plate: list[int], tasks: list[Learned], r: int) -> dict[str, Any]:
+        transfer = [round(task.transfer[r].item(), 6) for task in tasks if task.transfer is not None]
         return {
-            **{key: self.config[key] for key in ("bench", "protocol", "method", "data_source", "stand_in")},
-            "seeds": [seed for seeds, _ in level for seed in seeds],
-            "tasks_finished": len(test),
-            "average_accuracy": {"mean": mean, "standard_error": error},
-            "test_accuracy": _rows(test),
-            "validation_accuracy": _rows(validation),
-            "unfinished": [
-                {"seeds": plate[0], "test_accuracy": _rows(_matrix([plate[1]], "test"))}
-                for plate in self.plates
-                if 0 < len(plate[1]) < len(test)
-            ],
-            "parameters": [[task.parameters for task in tasks] for _, tasks in self.plates],
-            "stored_bytes": [[task.stored_bytes for task in tasks] for _, tasks in self.plates],
-            "calibration": _calibration([tasks for _, tasks in level]),
-            "forward_transfer": _transfer([tasks for _, tasks in level]),
-            "train_seconds": [[task.seconds for task in tasks] for _, tasks in self.plates],
-            "elbo": [[[round(v, 6) for v in task.elbo.mean(1).tolist()] for task in tasks] for _, tasks in self.plates],
-            "summary": [[task.summary for task in tasks] for _, tasks in self.plates],
+            **{key: self.config[key] for key in SAME},
+            "seed": plate[r],
+            "plate": plate,
+            "tasks": self.tasks,
+            "tasks_finished": len(tasks),
+            "test_accuracy": [_column(task.test, r) for task in tasks],
+            "validation_accuracy": [_column(task.validation, r) for task in tasks],
+            "calibration": {
+                prediction: {
+                    measure: [_column(task.calibration[prediction][m], r) for task in tasks]
+                    for m, measure in enumerate(Calibration._fields)
+                }
+                for prediction in tasks[0].calibration
+            },
+            "forward_transfer": transfer or None,
+            "parameters": [task.parameters for task in tasks],
+            "stored_bytes": [task.stored_bytes for task in tasks],
+            "train_seconds": [task.seconds for task in tasks],  # of the whole plate
+            "elbo": [_windows(task.elbo[:, r].cpu().double().numpy()) for task in tasks],
+            "summary": [task.summary for task in tasks],
             "peak_memory_mb": peak_megabytes(),
-            "environment": environment(),
+            "environment": self.environment,
         }
 
 
-def _matrix(plates: list[list[Learned]], part: str) -> np.ndarray:
-    rows = [[getattr(task, part).cpu().double().numpy() for task in tasks] for tasks in plates]
-    return metrics.accuracy_matrix([np.concatenate(after, axis=1) for after in zip(*rows, strict=True)])
+def _column(values, replicate: int) -> list[float]:
+    """One repetition's [tasks so far] of [tasks so far, R]."""
+    return np.round(values[:, replicate].cpu().double().numpy(), 6).tolist()
 
 
-def _rows(matrix: np.ndarray) -> list[list[list[float]]]:
-    """[after task t][on task k ≤ t][repetition]"""
-    return [np.round(row[: t + 1], 6).tolist() for t, row in enumerate(matrix)]
+def _windows(trace: np.ndarray) -> list[float]:
+    return [round(float(part.mean()), 4) for part in np.array_split(trace, min(WINDOWS, len(trace)))]
 
 
-def _calibration(plates: list[list[Learned]]) -> dict[str, dict[str, list]]:
-    """By prediction and measure: [after task t][on task k ≤ t][repetition]."""
-    found: dict[str, dict[str, list]] = {}
-    for prediction in plates[0][0].calibration:
-        rows = [
-            np.concatenate([one.calibration[prediction].cpu() for one in after], 2)
-            for after in zip(*plates, strict=True)
-        ]
-        found[prediction] = {
-            measure: [np.round(row[number].astype(float), 5).tolist() for row in rows]
-            for number, measure in enumerate(Calibration._fields)
-        }
+def read(folder: Path, seeds: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    """The records of a folder by seed, all of them or those asked for.
+
+    Each also has its "config". Records whose configurations differ in more than the seed are refused.
+    """
+    found = []
+    for path in sorted(folder.glob("seed*"), key=lambda path: int(path.name[4:])):
+        name = FINISHED if (path / FINISHED).exists() else UNFINISHED
+        if (path / name).exists() and (seeds is None or int(path.name[4:]) in seeds):
+            try:
+                record, config = (json.loads((path / file).read_text()) for file in (name, "config.json"))
+            except (OSError, ValueError) as error:
+                raise InputError(f"the record {path} cannot be read ({error}): delete it") from error
+            found.append(record | {"config": config})
+    kinds = {fingerprint(record["config"]) for record in found}
+    if len(kinds) > 1:
+        raise InputError(f"records in {folder} come from different settings or data: keep those of one kind")
     return found
 
 
-def _transfer(plates: list[list[Learned]]) -> list[list[float]] | None:
-    """Accuracy of the last task after 0, 1, ... others, by repetition; None if it was not measured."""
-    known = [[task.transfer for task in tasks if task.transfer is not None] for tasks in plates]
-    if not known[0]:
-        return None
-    return [
-        np.round(np.concatenate([one.cpu().double() for one in after]), 6).tolist()
-        for after in zip(*known, strict=True)
-    ]
+def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Records of one folder as one: repetitions become the last index of accuracies.
+
+    Only repetitions that are as far as the farthest are counted; others are named under "unfinished".
+    """
+    finished = max(record["tasks_finished"] for record in records)
+    level = [record for record in records if record["tasks_finished"] == finished]
+    test, validation = (_together(level, name) for name in ("test_accuracy", "validation_accuracy"))
+    averages = np.mean(test[-1], axis=0)
+    error = float(np.std(averages, ddof=1) / np.sqrt(len(averages))) if len(averages) > 1 else 0.0
+    plates = {tuple(record["plate"]): record for record in level}
+    first = level[0]
+    transfers = [record["forward_transfer"] for record in level]
+    return {
+        **{key: first[key] for key in SAME},
+        "seeds": [record["seed"] for record in level],
+        "unfinished": [record["seed"] for record in records if record["tasks_finished"] < finished],
+        "tasks_finished": finished,
+        "average_accuracy": {"mean": float(averages.mean()), "standard_error": error},
+        "test_accuracy": test,
+        "validation_accuracy": validation,
+        "calibration": {
+            prediction: {
+                measure: [np.transpose(rows).tolist() for rows in zip(*each, strict=True)]
+                for measure, each in (
+                    (name, [record["calibration"][prediction][name] for record in level]) for name in measures
+                )
+            }
+            for prediction, measures in first["calibration"].items()
+        },
+        "forward_transfer": None if None in transfers else np.transpose(transfers).tolist(),
+        "parameters": [record["parameters"] for record in level],
+        "stored_bytes": [record["stored_bytes"] for record in level],
+        "train_seconds": [record["train_seconds"] for record in plates.values()],
+        "elbo": np.mean([record["elbo"] for record in level], axis=0).tolist() if _even(level) else first["elbo"],
+        "summary": [record["summary"] for record in plates.values()],
+        "peak_memory_mb": max(record["peak_memory_mb"] for record in level),
+        "environments": sorted({json.dumps(record["environment"], sort_keys=True) for record in level}),
+    }
+
+
+def _together(records: Sequence[Mapping[str, Any]], name: str) -> list[list[list[float]]]:
+    """[after task t][on task k ≤ t][repetition]"""
+    return [np.transpose(rows).tolist() for rows in zip(*(record[name] for record in records), strict=True)]
+
+
+def _even(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all have as many windows of the ELBO."""
+    return len({tuple(map(len, record["elbo"])) for record in records}) == 1

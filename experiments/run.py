@@ -13,16 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 import tyro
 from rich.console import Console
 
+from pyroclaw import metrics
 from pyroclaw.data import benchmarks
 from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import presets
 from pyroclaw.experiments.console import View, report
 from pyroclaw.experiments.figure import draw
-from pyroclaw.experiments.records import Results, new_folder
+from pyroclaw.experiments.records import Results
 from pyroclaw.inference.memory import keep_freed_memory
 from pyroclaw.inference.sequence import learn_tasks
 from pyroclaw.inference.svi import Budget, Diverged, Interrupted
@@ -107,7 +109,7 @@ def run(options: Options, console: Console) -> int:
         bench = benchmarks.make(
             bench_name, options.data_dir, options.data, augment=options.augment, split=options.split, log=view.say
         )
-        budget = Budget(options.epochs or bench.epochs, options.batch_size or bench.batch_size)
+        budget = Budget(float(options.epochs or bench.epochs), options.batch_size or bench.batch_size)
         seeds = [options.seed + k for k in range(options.replicates or preset.get("replicates", 10))]
         config = {
             "bench": bench.title,
@@ -115,10 +117,10 @@ def run(options: Options, console: Console) -> int:
             "method": options.method,
             "settings": dataclasses.asdict(settings),
             "data_source": bench.source,
+            "data": bench.digest(),
             "stand_in": bench.standin,
             "split": options.split,
             "augment": options.augment,
-            "seeds": seeds,
             "epochs": budget.epochs,
             "batch_size": budget.batch_size,
             "net": dataclasses.asdict(bench.net),
@@ -126,17 +128,20 @@ def run(options: Options, console: Console) -> int:
             "device": str(device),
             "threads": torch.get_num_threads(),
         }
-        results = Results(new_folder(options.out, bench.title, options.method, options.seed), config)
+        usual = presets.settings(entry.settings, preset.get(options.method, {}))
+        protocol = {"epochs": bench.epochs, "batch_size": bench.batch_size, "split": "image", "augment": True}
+        setting = presets.setting_name(settings, usual, protocol, {key: config[key] for key in protocol})
+        results = Results(options.out, setting, config, bench.task_count)
         try:
             measures = {"samples": options.samples, "transfer": options.transfer}
             names = _learn(bench, entry, settings, budget, seeds, device, view, results, stop, measures)
         except Interrupted:
             return _interrupted(results, options)
-    matrix = results.matrix()
-    elbos = [task.elbo.mean(1).cpu().numpy() for task in results.plates[0][1]]
+    summary = results.summary()
+    matrix = metrics.accuracy_matrix([np.array(row) for row in summary["test_accuracy"]])
     title = f"{options.method} on {bench.title}" + (f" ({bench.source})" if bench.standin else "")
-    draw(results.folder / "figure.png", title, matrix, elbos, names)
-    report(console, results.as_dict(), matrix, names, str(results.folder))
+    draw(results.folder / "figure.png", title, matrix, summary["elbo"], names)
+    report(console, summary, matrix, names, str(results.folder))
     return 0
 
 

@@ -4,6 +4,7 @@
 plate if their tasks have equal heads and equal numbers of steps; `plates(seeds)` groups them so.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -55,6 +56,14 @@ class Benchmark:
         """(D,) for an MLP, (C, H, W) for a CNN."""
         shape = tuple(self.images.shape[1:])
         return (int(np.prod(shape)),) if self.net.kind == "mlp" else shape
+
+    def digest(self) -> str:
+        """A hash of the data: images, their classes, and what else decides how they are split."""
+        found = hashlib.sha256(self.images.numpy())
+        found.update(np.ascontiguousarray(self.recipe.classes))
+        if self.recipe.units is not None:
+            found.update(np.ascontiguousarray(self.recipe.units))
+        return found.hexdigest()[:16]
 
     def plates(self, seeds: Sequence[int]) -> list[list[int]]:
         """Seeds grouped by the head sizes and training sizes of their tasks: each group can be one plate."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pyroclaw.data.benchmarks import KNOWN
-from pyroclaw.experiments import presets, run
+from pyroclaw.experiments import presets, records, run
 from pyroclaw.models import METHODS
 
 SCRIPT = Path(run.__file__)
@@ -35,17 +35,19 @@ def arguments(data_dir, out, *more):
 
 
 def record(out):
-    (folder,) = [path.parent for path in out.rglob("config.json")]
-    return folder, json.loads((folder / "config.json").read_text())
+    """The folder of the one setting that was run, and the summary of its records."""
+    (folder,) = {path.parent.parent for path in out.rglob("config.json")}
+    return folder, records.summarise(records.read(folder))
 
 
 def test_a_run_leaves_its_record_and_says_what_it_found(data_dir, tmp_path, capsys):
     code = run.main(arguments(data_dir, tmp_path, "--replicates", "2", "--epochs", "3", "--batch-size", "16"))
     shown = capsys.readouterr().out
     assert code == 0
-    folder, config = record(tmp_path)
-    results = json.loads((folder / "results.json").read_text())
-    assert config["seeds"] == [0, 1] and config["stand_in"] is False and config["settings"]["gamma"] == "mean-field"
+    folder, results = record(tmp_path)
+    config = json.loads((folder / "seed1" / "config.json").read_text())
+    assert config["seed"] == 1 and config["stand_in"] is False and config["settings"]["gamma"] == "mean-field"
+    assert folder.name.startswith("epochs-3.0_batch_size-16-") and results["seeds"] == [0, 1]
     assert [len(row) for row in results["test_accuracy"]] == [1, 2, 3, 4, 5]
     assert results["average_accuracy"]["mean"] == pytest.approx(np.mean(results["test_accuracy"][-1]), abs=1e-6)
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
@@ -59,8 +61,8 @@ def test_a_run_leaves_its_record_and_says_what_it_found(data_dir, tmp_path, caps
 def test_a_method_whose_nets_differ_runs_its_repetitions_one_by_one(data_dir, tmp_path):
     options = ("--method", "rcl", "--adapt", "--set", "trials=2", "--replicates", "2", "--epochs", "1", "--quiet")
     assert run.main(arguments(data_dir, tmp_path, *options)) == 0
-    folder, config = record(tmp_path)
-    results = json.loads((folder / "results.json").read_text())
+    folder, results = record(tmp_path)
+    config = json.loads((folder / "seed0" / "config.json").read_text())
     assert config["settings"]["adapt"] is True and results["seeds"] == [0, 1]
     assert len(results["parameters"]) == 2 and results["parameters"][0][-1] != results["parameters"][1][-1]
     assert "reduced from the paper's 50" in results["summary"][0][1]["note"]
@@ -86,7 +88,7 @@ def test_the_same_seed_gives_the_same_results(data_dir, tmp_path):
     for name in ("a", "b"):
         out = tmp_path / name
         assert run.main(arguments(data_dir, out, "--replicates", "1", "--epochs", "1", "--quiet", "--seed", "3")) == 0
-        results = json.loads((record(out)[0] / "results.json").read_text())
+        _, results = record(out)
         found.append((results["test_accuracy"], results["elbo"]))
     assert found[0] == found[1]
 
@@ -132,16 +134,16 @@ def test_sigint_stops_after_the_batch_and_keeps_what_is_finished(data_dir, tmp_p
     command = [sys.executable, str(SCRIPT), *arguments(data_dir, tmp_path, "--replicates", "1", "--epochs", "100")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ)
     deadline = time.monotonic() + 120
-    while not list(tmp_path.rglob("results.json")) and time.monotonic() < deadline:
+    while not list(tmp_path.rglob("unfinished.json")) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=120)
     assert process.returncode == 130
     assert error.startswith("pyroclaw: interrupted;") and "--epochs 100" in error and error.count("\n") == 1
-    folder, _ = record(tmp_path)
-    finished = json.loads((folder / "results.json").read_text())["tasks_finished"]
-    assert 1 <= finished < 5 and f"{finished} finished" in error
-    assert {path.name for path in folder.iterdir()} == {"config.json", "results.json"}  # nothing half-written
+    folder, results = record(tmp_path)
+    assert 1 <= results["tasks_finished"] < 5 and f"{results['tasks_finished']} finished" in error
+    names = {path.name for path in (folder / "seed0").iterdir()}
+    assert names == {"config.json", "unfinished.json"}  # nothing half-written
 
 
 def test_help_shows_every_option_with_its_default(capsys):
@@ -155,12 +157,6 @@ def test_help_shows_every_option_with_its_default(capsys):
     ):  # fmt: skip
         assert option in shown
     assert "split_notmnist" in shown and "{auto,cpu,cuda}" in shown
-
-
-def test_methods_are_listed_with_a_line_each(capsys):
-    assert run.main(["--method", "list"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown and entry.about[:20] in shown for name, entry in METHODS.items())
 
 
 @pytest.mark.parametrize("bench", KNOWN)
