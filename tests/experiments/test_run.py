@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pyroclaw.data.benchmarks import KNOWN
 from pyroclaw.experiments import presets, records, run
@@ -109,7 +110,7 @@ def test_the_same_seed_gives_the_same_results(data_dir, tmp_path):
     ],
 )
 def test_bad_input_gets_one_sentence_and_exit_code_2(data_dir, tmp_path, capsys, wrong, sentence):
-    if wrong == ["--device", "cuda"] and run.torch.cuda.is_available():
+    if wrong == ["--device", "cuda"] and torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     assert run.main(arguments(data_dir, tmp_path / "runs", *wrong)) == 2
     error = capsys.readouterr().err
