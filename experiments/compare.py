@@ -1,0 +1,149 @@
+"""Compare methods on a benchmark: run what is missing, reuse what is finished, and say who is significantly better.
+
+python experiments/compare.py --bench split_notmnist --methods all --replicates 10
+
+A repetition that has a finished record, with the same settings, budget and data, is not run again: in the folder of
+runs, or among the results that come with pyroclaw. Repetitions of all methods share seeds and hence splits, so methods
+are compared by a paired t-test over seeds, one-sided, p = 0.05. As in the paper, a method is in bold if it is
+significantly better than every other; floor and ceilings do not compete.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import ttest_rel
+
+from pyroclaw import metrics
+from pyroclaw.errors import InputError, choose
+from pyroclaw.experiments import paper
+from pyroclaw.experiments.console import View
+from pyroclaw.experiments.job import Common, Job, plan, settings_of, sigint
+from pyroclaw.experiments.records import read, summarise
+from pyroclaw.inference.svi import Diverged, Interrupted
+from pyroclaw.models import METHODS
+
+RESULTS = Path(__file__).parent / "results"
+BOUNDS = ("finetune", "independent", "joint")  # floor and ceilings
+CEILING = "independent"
+LEVEL = 0.05
+INTERRUPTED, FAILED = 130, 2
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Compare methods on a benchmark; repetitions that have a record are not run again."""
+
+    methods: tuple[str, ...] = ("all",)
+    """Methods, or all."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = tyro.cli(Options, args=argv, prog="compare")
+    console = Console()
+    try:
+        options.check()
+        names = list(METHODS) if options.methods == ("all",) else options.methods
+        chosen = {name: settings_of(options.bench, name) for name in names}
+        device = options.prepare()
+        with View(console, options.quiet) as view, sigint() as stop:
+            bench = options.benchmark(view.say)
+            found = {}
+            for name, settings in chosen.items():
+                job = plan(options, bench, choose("method", name, METHODS), settings, device)
+                found[name] = complete(job, options, view, stop)
+    except Interrupted:
+        print("compare: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)
+        return INTERRUPTED
+    except (InputError, Diverged) as error:
+        print(f"compare: {error}", file=sys.stderr)
+        return FAILED
+    console.print(table(found, f"{bench.title}: {bench.source}"))
+    return 0
+
+
+def complete(job: Job, options: Options, view: View, stop) -> dict[str, Any]:
+    """The summary of a job's repetitions, of which only the missing ones are run."""
+    seeds, folder = options.seeds(), job.results.folder
+    stored = RESULTS / folder.relative_to(options.out)
+    known = {
+        record["seed"]: record for place in (stored, folder) for record in read(place, seeds) if usable(record, options)
+    }
+    missing = [seed for seed in seeds if seed not in known]
+    if missing:
+        view.say(f"{folder.relative_to(options.out)}: {len(known)} of {len(seeds)} repetitions are on record")
+        job.run(missing, view, stop, options.samples, options.transfer)
+        known |= {record["seed"]: record for record in read(folder, missing)}
+    return summarise([known[seed] for seed in seeds])
+
+
+def usable(record: dict[str, Any], options: Options) -> bool:
+    """Whether a record is finished, and has forward transfer if that is asked for."""
+    return record["tasks_finished"] == record["tasks"] and (not options.transfer or bool(record["forward_transfer"]))
+
+
+def significantly_best(accuracies: dict[str, Sequence[float]]) -> str | None:
+    """The method whose accuracies (by seed) are higher than those of each other one by a paired t-test; or None.
+
+    >>> significantly_best({"a": [0.91, 0.92, 0.93], "b": [0.81, 0.83, 0.82]})
+    'a'
+    >>> significantly_best({"a": [0.91, 0.92, 0.93], "b": [0.90, 0.93, 0.93]})
+    """
+    best, *rivals = sorted(accuracies, key=lambda name: -np.mean(accuracies[name])) or [None]
+    if best is None or not rivals or len(accuracies[best]) < 2:
+        return None
+    wins = [_higher(np.asarray(accuracies[best]), np.asarray(accuracies[rival])) for rival in rivals]
+    return best if all(wins) else None
+
+
+def _higher(one: np.ndarray, other: np.ndarray) -> bool:
+    differences = one - other
+    if np.ptp(differences) == 0:  # no spread: the t-test has no answer
+        return bool(differences[0] > 0)
+    return bool(ttest_rel(one, other, alternative="greater").pvalue < LEVEL)
+
+
+def table(found: dict[str, dict[str, Any]], title: str) -> Table:
+    """Method by method: ours beside the paper's and the ceiling, and what it costs."""
+    accuracies = {name: np.mean(one["test_accuracy"][-1], axis=0) for name, one in found.items()}
+    best = significantly_best({name: values for name, values in accuracies.items() if name not in BOUNDS})
+    ceiling = f"{100 * accuracies[CEILING].mean():.2f}" if CEILING in accuracies else "–"
+    shown = Table(title=title, title_justify="left", caption_justify="left", box=None, padding=(0, 1, 0, 0))
+    shown.add_column("method", no_wrap=True)
+    for column in ("paper", "ours", "ceiling", "forgot", "ECE", "params", "kB/task", "s"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    for name, one in found.items():
+        mean, error = one["average_accuracy"]["mean"], one["average_accuracy"]["standard_error"]
+        ours = f"{100 * mean:.2f}±{100 * error:.2f}"
+        matrix = metrics.accuracy_matrix([np.array(row) for row in one["test_accuracy"]])
+        reported = paper.accuracy(one["protocol"], name)
+        stored = one["stored_bytes"][0]
+        calibration = one["calibration"].get("mean weights")
+        shown.add_row(
+            name,
+            f"{reported[0]}±{reported[1]}" if reported else "–",
+            f"[bold]{ours}[/bold]" if name == best else ours,
+            ceiling,
+            f"{100 * metrics.forgetting(matrix).mean():.2f}",
+            f"{100 * np.mean(calibration['ece'][-1]):.2f}" if calibration else "–",
+            f"{np.mean([each[-1] for each in one['parameters']]) / 1e3:,.0f}k",
+            f"{(stored[-1] - stored[0]) / max(1, len(stored) - 1) / 1e3:.0f}",
+            f"{sum(map(sum, one['train_seconds'])) / len(one['seeds']):.0f}",
+        )
+    repetitions = ", ".join(map(str, sorted({len(one["seeds"]) for one in found.values()})))
+    shown.caption = (
+        f"ours: average test accuracy after the last task, %, mean ± standard error of {repetitions}; bold: above "
+        f"each other method by a paired t-test, p = {LEVEL}; forgot: points lost since a task's best; params: numbers "
+        "of one repetition that answer all tasks; s: seconds of training, a repetition"
+    )
+    return shown
+
+
+if __name__ == "__main__":
+    sys.exit(main())
