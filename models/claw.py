@@ -50,6 +50,8 @@ class Settings:
     lam: float = 300.0  # weight of the KL's quadratic part, on top of beta
     log_scale: Literal["exact", "fitted"] = "exact"  # KL to the log-scale prior
     adapt_input: bool = True  # adapt the input units too
+    adaptation: Literal["learned", "always", "never"] = "learned"  # p is learned, or 1, or 0: the paper's ablations
+    max_adaptation: Literal["task", "general"] = "task"  # s of each task's own, or the general one: another ablation
     warm: float = 0.3  # share of a later task's steps that train its adaptation and head only
     lr: float = 1e-3
     lr_variance: float = 1e-2
@@ -97,7 +99,8 @@ class Claw(Vcl):
 
     def begin_task(self, task: TaskInfo, streams: Streams) -> None:
         super().begin_task(task, streams)
-        self.adaptations.append(Adaptation.neutral(self.max_adaptation, self.settings.initial_probability))
+        start = {"learned": self.settings.initial_probability, "always": 1.0, "never": 0.0}[self.settings.adaptation]
+        self.adaptations.append(Adaptation.neutral(self.max_adaptation, start))
 
     def carried(self) -> dict[str, dist.Distribution]:
         """Of the global weights; where γ is a point and all noise is the task's, of w^T."""
@@ -108,9 +111,10 @@ class Claw(Vcl):
     def phases(self) -> list[Phase]:
         """A later task first finds out what adapting can do for it, before it may move what others rely on."""
         p, a, _ = self.adaptations[self.task]
-        adaptation = {"params": [p, a], "lr": self.settings.lr_adaptation}
-        own = [adaptation, *self.groups([self.head(self.task)])]
-        everything = [adaptation, *self.groups(self.sites(self.task))]
+        trained = {"learned": [p, a], "always": [a], "never": []}[self.settings.adaptation]
+        adaptation = [{"params": trained, "lr": self.settings.lr_adaptation}] if trained else []
+        own = [*adaptation, *self.groups([self.head(self.task)])]
+        everything = [*adaptation, *self.groups(self.sites(self.task))]
         warm = self.settings.warm if self.task > 0 else 0.0
         return [Phase(warm, own), Phase(1 - warm, everything)]
 
@@ -134,7 +138,9 @@ class Claw(Vcl):
         s, self.max_adaptation = learn_max_adaptation(
             self.max_adaptation, error, task.train, training.budget.batch_size
         )
-        self.adaptations[self.task] = Adaptation(p, a, s)
+        self.adaptations[self.task] = Adaptation(
+            p, a, s if self.settings.max_adaptation == "task" else self.max_adaptation
+        )
 
     # ---- what it knows -----------------------------------------------------------------------------------------
 

@@ -143,6 +143,25 @@ def test_it_learns_both_tasks_and_remembers(toy, settings):
     assert notes[1].test.min() > 0.9
 
 
+def test_ablations_fix_the_probability_of_adapting(toy):
+    always, _ = learn(toy, [0], adaptation="always")
+    never, _ = learn(toy, [0], adaptation="never")
+    for kept in always.adaptations:
+        assert (kept.p == 1).all() and (kept.b().abs() > 1e-4).any()
+    x = torch.randn(1, 5, 12)
+    by_hand = x
+    for layer in never.net.layers:
+        by_hand = affine(by_hand, never.weights.mean[layer.name]).relu()
+    torch.testing.assert_close(never.logits(0, x), affine(by_hand, never.weights.mean["head_1"]))
+
+
+def test_with_the_general_maximum_adaptation_a_task_keeps_the_general_value_of_its_time(toy):
+    claw, _ = learn(toy, [0], max_adaptation="general")
+    own, _ = learn(toy, [0])
+    torch.testing.assert_close(claw.adaptations[1].s, claw.max_adaptation)
+    assert not torch.equal(own.adaptations[1].s, own.max_adaptation)
+
+
 def test_the_general_maximum_adaptation_moves_and_each_task_keeps_its_own(toy):
     claw, _ = learn(toy, [0])
     start = Settings().initial_max_adaptation
