@@ -209,7 +209,7 @@ def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "parameters": [record["parameters"] for record in level],
         "stored_bytes": [record["stored_bytes"] for record in level],
         "train_seconds": [record["train_seconds"] for record in plates.values()],
-        "elbo": np.mean([record["elbo"] for record in level], axis=0).tolist() if _even(level) else first["elbo"],
+        "elbo": _mean_elbo(level),
         "summary": [record["summary"] for record in plates.values()],
         "peak_memory_mb": max(record["peak_memory_mb"] for record in level),
         "environments": sorted({json.dumps(record["environment"], sort_keys=True) for record in level}),
@@ -221,6 +221,8 @@ def _together(records: Sequence[Mapping[str, Any]], name: str) -> list[list[list
     return [np.transpose(rows).tolist() for rows in zip(*(record[name] for record in records), strict=True)]
 
 
-def _even(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether all have as many windows of the ELBO."""
-    return len({tuple(map(len, record["elbo"])) for record in records}) == 1
+def _mean_elbo(records: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """Over repetitions, task by task; of the first alone where nets of their own took different numbers of steps."""
+    tasks = list(zip(*(record["elbo"] for record in records), strict=True))
+    even = all(len({len(trace) for trace in task}) == 1 for task in tasks)
+    return [np.mean(task, axis=0).tolist() for task in tasks] if even else list(records[0]["elbo"])

@@ -1,6 +1,7 @@
 """Records keep all that is finished, belong together by what decided them, and are all that a summary needs."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,16 @@ def test_a_summary_is_that_of_the_repetitions(tmp_path):
     assert summary["train_seconds"] == [[1.5] * 3] * 2  # of each plate once
     assert [len(task) for task in summary["elbo"]] == [50, 50, 50] and summary["forward_transfer"] is None
     assert summary["elbo"][0][0] == pytest.approx(np.mean([0, 1, 2]) + 0.8, abs=1e-3)
+
+
+def test_tasks_and_repetitions_may_take_different_numbers_of_steps(tmp_path):
+    results = Results(tmp_path, "default", CONFIG, 2)
+    for seed, steps in ((0, (3, 7)), (1, (3, 7)), (2, (3, 9))):
+        results.begin_plate([seed])
+        for t, count in enumerate(steps):
+            results.add(replace(learned(t, [0.5]), elbo=torch.full((count, 1), float(seed))))
+    assert summarise(read(results.folder, [0, 1]))["elbo"] == [[0.5] * 3, [0.5] * 7]
+    assert summarise(read(results.folder, [2, 0]))["elbo"] == [[0.0] * 3, [0.0] * 7]
 
 
 def test_forward_transfer_is_kept_by_repetition(tmp_path):
