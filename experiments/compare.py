@@ -95,9 +95,10 @@ def significantly_best(accuracies: dict[str, Sequence[float]]) -> str | None:
     'a'
     >>> significantly_best({"a": [0.91, 0.92, 0.93], "b": [0.90, 0.93, 0.93]})
     """
-    best, *rivals = sorted(accuracies, key=lambda name: -np.mean(accuracies[name])) or [None]
-    if best is None or not rivals or len(accuracies[best]) < 2:
+    ranked = sorted(accuracies, key=lambda name: -float(np.mean(accuracies[name])))
+    if len(ranked) < 2 or len(accuracies[ranked[0]]) < 2:
         return None
+    best, *rivals = ranked
     wins = [_higher(np.asarray(accuracies[best]), np.asarray(accuracies[rival])) for rival in rivals]
     return best if all(wins) else None
 

@@ -39,7 +39,7 @@ def progress(method: str, trials: Sequence[Any], total: int, space: Space) -> st
     """A line about the last trial."""
     last, best = trials[-1], best_of(trials)
     values = ", ".join(f"{name}={last.user_attrs['settings'][name]}" for name in space)
-    value = "diverged" if last.user_attrs["failure"] else f"validation {100 * last.value:.2f} %"
+    value = "diverged" if last.user_attrs["failure"] is not None else f"validation {100 * last.value:.2f} %"
     number = f"{method}: trial {last.number} ({len(trials)} of {total})"
     return f"{number}: {values}: {value}, best {100 * best.value:.2f} % of trial {best.number}"
 

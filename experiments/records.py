@@ -198,12 +198,11 @@ def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "validation_accuracy": validation,
         "calibration": {
             prediction: {
-                measure: [np.transpose(rows).tolist() for rows in zip(*each, strict=True)]
-                for measure, each in (
-                    (name, [record["calibration"][prediction][name] for record in level]) for name in measures
-                )
+                measure: _together([record["calibration"][prediction] for record in level], measure)
+                for measure in Calibration._fields
             }
-            for prediction, measures in first["calibration"].items()
+            for prediction in first["calibration"]
+            if all(prediction in record["calibration"] for record in level)
         },
         "forward_transfer": None if None in transfers else np.transpose(transfers).tolist(),
         "parameters": [record["parameters"] for record in level],

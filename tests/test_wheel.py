@@ -24,5 +24,6 @@ def test_the_wheel_holds_the_packages_under_one_name(tmp_path):
     ):
         expected = {f"{installed}/{path.relative_to(ROOT / source)}" for path in (ROOT / source).rglob("*.py")}
         assert expected <= set(names)
-    for data in ("py.typed", "data/standin/glyphs.npz", "experiments/presets/split_notmnist.toml"):
+    experiments = ("presets/split_notmnist.toml", "paper.toml", "spaces.toml", "report.css")
+    for data in ("py.typed", "data/standin/glyphs.npz", *(f"experiments/{name}" for name in experiments)):
         assert f"pyroclaw/{data}" in names

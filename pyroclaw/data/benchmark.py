@@ -59,10 +59,10 @@ class Benchmark:
 
     def digest(self) -> str:
         """A hash of the data: images, their classes, and what else decides how they are split."""
-        found = hashlib.sha256(self.images.numpy())
-        found.update(np.ascontiguousarray(self.recipe.classes))
+        found = hashlib.sha256(self.images.numpy().data)
+        found.update(np.ascontiguousarray(self.recipe.classes).data)
         if self.recipe.units is not None:
-            found.update(np.ascontiguousarray(self.recipe.units))
+            found.update(np.ascontiguousarray(self.recipe.units).data)
         return found.hexdigest()[:16]
 
     def plates(self, seeds: Sequence[int]) -> list[list[int]]:

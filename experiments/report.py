@@ -1,0 +1,64 @@
+"""One page with every figure and table of the paper, from stored records alone.
+
+python experiments/report.py
+
+The page is a single HTML file that needs no network; each number links to the folder of its records. Nothing is run and
+nothing is downloaded, and the same records give the same bytes.
+"""
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from pyroclaw.errors import InputError
+from pyroclaw.experiments.compare import RESULTS
+from pyroclaw.experiments.report_page import markdown, page
+from pyroclaw.experiments.report_records import collect
+
+FAILED = 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """Write a page with every figure and table of the paper, from stored records alone."""
+
+    results: Path = RESULTS
+    """Folder of records: BENCHMARK/METHOD/SETTING-FINGERPRINT/seed0 and so on."""
+    out: Path = Path("report.html")
+    """The page."""
+    markdown: Path | None = None
+    """Write the tables as Markdown too, to this file."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = tyro.cli(Options, args=argv, prog="report")
+    try:
+        benches = collect(options.results)
+        write(options.out, page(benches, options.out.parent))
+        if options.markdown:
+            write(options.markdown, markdown(benches, options.markdown.parent))
+    except InputError as error:
+        print(f"report: {error}", file=sys.stderr)
+        return FAILED
+    counted = sum(len(one.summary["seeds"]) for bench in benches for one in (*bench.main.values(), *bench.others))
+    print(f"{options.out}: {counted} repetitions on {sum(bool(bench.main) for bench in benches)} benchmarks")
+    return 0
+
+
+def write(path: Path, text: str) -> None:
+    """By atomic replace: readers see the old file or the new one, never a part."""
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(file.name, 0o644)  # a temporary file is its owner's alone
+        os.replace(file.name, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}): name another file") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

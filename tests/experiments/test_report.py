@@ -1,0 +1,219 @@
+"""The report shows what the records say, names what is missing, and is a page that every browser can read."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+import torch
+
+from pyroclaw.experiments import report
+from pyroclaw.experiments.records import Results, read, summarise
+from pyroclaw.inference.sequence import Learned
+
+CONFIG = {
+    "protocol": "split_mnist",
+    "settings": {"beta": 0.1, "gamma": "tied"},
+    "data_source": "own <data> & more",
+    "data": "0123",
+    "stand_in": False,
+    "split": "image",
+    "augment": True,
+    "epochs": 10.0,
+    "batch_size": 16,
+    "net": {"kind": "mlp", "hidden": (3, 3)},
+    "heads": "multi",
+}
+VOID = {"meta", "img", "br"}
+
+
+def store(out, method, accuracies, bench="split_mnist", setting="default", finished=3, rich=False, first=0, **changes):
+    """Records of one repetition for each accuracy, through `finished` of three tasks."""
+    results = Results(out, setting, CONFIG | {"bench": bench, "method": method} | changes, 3)
+    results.begin_plate([first + r for r in range(len(accuracies))])
+    for t in range(finished):
+        rows = torch.tensor(accuracies).expand(t + 1, -1) - 0.01 * torch.arange(t + 1)[:, None]
+        calibration = {name: torch.stack([rows / 2, rows / 3, rows / 4]) for name in ("mean weights", "samples")}
+        transfer = torch.tensor(accuracies) - 0.02 * t if rich else None
+        sizes, found = (1000 + t, 4000 + 100 * t), calibration if rich else {}
+        results.add(Learned(t, rows, rows, torch.zeros(5, len(accuracies)), 6.0, *sizes, {}, found, transfer))
+    return results.folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """By a short name, in one folder of results: all that a report has to cope with."""
+    out = tmp_path_factory.mktemp("work") / "some results"
+    noise = [0.0, 0.001, -0.001, 0.002]
+    made = {
+        "claw": store(out, "claw", [0.97 + x for x in noise], rich=True),
+        "vcl": store(out, "vcl", [0.95 - x for x in noise]),
+        "ceiling": store(out, "independent", [0.99 + x for x in noise]),
+        "never": store(out, "claw", [0.93, 0.92], setting="adaptation-never", settings={"adaptation": "never"}),
+        "lone": store(out, "claw", [0.9], bench="split_notmnist", protocol="split_notmnist"),
+        "broken": store(out, "ewc", [0.1], bench="split_notmnist", protocol="split_notmnist", finished=2),
+        "glyphs": store(out, "claw", [0.6, 0.7], bench="split_glyphs", protocol="split_notmnist", stand_in=True),
+    }
+    return {"results": out, **made}
+
+
+@pytest.fixture(scope="module")
+def made(folders):
+    """The page and the Markdown, as texts."""
+    page, tables = folders["results"].parent / "report.html", folders["results"].parent / "tables.md"
+    assert report.main(["--results", str(folders["results"]), "--out", str(page), "--markdown", str(tables)]) == 0
+    return page.read_text(), tables.read_text()
+
+
+class Page(HTMLParser):
+    """Headings, attributes and tables of a page; fails where tags are not balanced."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.headings, self.tags, self.rows, self.text = [], [], [], [], ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag[0] == "h" and tag[1:].isdigit():
+            self.headings.append(int(tag[1:]))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+        if "style" not in self.open:
+            self.text += data
+
+
+def test_numbers_are_those_of_the_records(made, folders):
+    page = Page(made[0])
+    for name, label in (("claw", "CLAW"), ("vcl", "VCL"), ("ceiling", "independent (ceiling)")):
+        average = summarise(read(folders[name]))["average_accuracy"]
+        ours = f"{100 * average['mean']:.2f} ± {100 * average['standard_error']:.2f}"
+        (row,) = [row for row in page.rows if row[0] == label and row[2:3] == [ours] and row[-1] == "4"]
+        assert row[1] == {"CLAW": "99.1 ± 0.2", "VCL": "97.0 ± 0.4"}.get(label, "–")
+        assert row[3] == "98.05 ± 0.06"  # the mean of 0.99 + noise, less 0.01 on average over tasks
+    link = f'<a href="some%20results/split_mnist/claw/{folders["claw"].name}/">'
+    assert f"<strong>{link}96.05 ± 0.06</a></strong>" in made[0]
+    assert made[0].count("<strong>") == 2  # in the overview and in the benchmark's table
+
+
+def test_tables_1_and_2_calibration_memory_and_ablations(made, folders):
+    rows = Page(made[0]).rows
+    before = 100 * (np.mean([0.97, 0.971, 0.969, 0.972]) - 0.005)
+    assert ["CLAW", "99.2 ± 0.2", f"{before:.2f} ± 0.06", "99.1 ± 0.2", "96.05 ± 0.06"] in rows
+    assert ["CLAW", f"{649 / 637:.2f}", "1.00", "649", "4"] in rows  # 3 tasks of 6 s for a plate of four: 4.5 s
+    measures = summarise(read(folders["claw"]))["calibration"]["samples"]
+    ece, nll, brier = (np.mean(measures[name][-1]) for name in ("ece", "nll", "brier"))
+    (row,) = [row for row in rows if row[0] == "CLAW" and len(row) == 7]
+    assert [text.split(" ± ")[0] for text in row[1:]] == [f"{100 * ece:.2f}", f"{nll:.4f}", f"{brier:.4f}"] * 2
+    assert ["CLAW", "1,002", "4", "1", "0.1"] in rows
+    assert ["CLAW: adaptation-never", "91.50 ± 0.50", "-4.55 ± 0.55", "2"] in rows
+
+
+def test_what_lies_above_the_ceiling_is_named(made):
+    text = Page(made[0]).text
+    line = "Figures of the paper above the ceiling of its own net, 98.05 ± 0.06 (each task trained alone): "
+    assert line + "CLAW 99.1, VCL + coreset 98.4, FRCL 98.1, LTG 98.3." in text
+    assert line in made[1]
+    assert "The ceiling is not measured yet." in text
+
+
+def test_what_is_missing_or_not_finished_is_named(made):
+    page = Page(made[0])
+    assert "EWC (default), seed 0: 2 of 3 tasks" in page.text
+    assert ["EWC", "92.3 ± 0.4", "–", "–", "–"] in page.rows
+    assert ["CLAW", "98.4 ± 0.2", "89.00", "–", "1"] in page.rows  # one repetition has no standard error
+    assert page.text.count("Not measured yet: ") == 3 and "Omniglot, CIFAR-100" in page.text
+
+
+def test_a_stand_in_has_a_name_of_its_own_and_no_figure_of_the_paper(made):
+    page = Page(made[0])
+    title = "split_glyphs (stand-in, not split notMNIST)"
+    assert ["CLAW", "–", "64.00 ± 5.00", "–", "2"] in page.rows
+    assert [
+        title,
+        "STAND-IN",
+        "own <data> & more (0123)",
+        "MLP, hidden 3-3",
+        "multi heads",
+        "10 epochs of batches of 16",
+    ] in page.rows
+    overview = next(row for row in page.rows if row[0] == "method")
+    assert overview == ["method", "split MNIST", "split notMNIST", title]
+
+
+def test_a_stand_in_under_the_real_name_is_kept_apart(tmp_path):
+    store(tmp_path, "claw", [0.9, 0.8], stand_in=True)
+    assert report.main(["--results", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 0
+    page = Page((tmp_path / "report.html").read_text())
+    assert next(row for row in page.rows if row[0] == "method") == ["method", "stand-in for split MNIST"]
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else(made, folders):
+    page, base = Page(made[0]), folders["results"].parent
+    assert page.tags[0] == ("html", {"lang": "en"}) and "title" in dict(page.tags)
+    assert page.headings[0] == 1 and page.headings.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(page.headings, page.headings[1:], strict=False))
+    names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(names) == len(set(names))
+    pictures = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(pictures) == 3 + 3 + 1 and all(len(picture["alt"]) > 50 for picture in pictures)
+    assert all(attributes["scope"] for tag, attributes in page.tags if tag == "th")
+    assert not {"script", "link", "iframe"} & {tag for tag, _ in page.tags} and "http" not in made[0]
+    for _, attributes in page.tags:
+        assert attributes.get("src", "data:").startswith("data:")
+        address = attributes.get("href", "#part-1")
+        assert address[1:] in names if address[0] == "#" else (base / unquote(address)).is_dir()
+        assert attributes.get("aria-labelledby", "part-1") in names
+
+
+def test_markdown_has_the_same_numbers_and_links(made, folders):
+    lines = made[1].splitlines()
+    assert lines[2] == "| method | split MNIST | split notMNIST | split_glyphs (stand-in, not split notMNIST) |"
+    (row,) = [line for line in lines if line.startswith("| CLAW | [**96.05 ± 0.06**](some%20results/split_mnist/claw/")]
+    assert row.count("|") == 5 and " *(99.1)* |" in row
+    for address in [part.split(")")[0] for part in made[1].split("](")[1:]]:
+        assert (folders["results"].parent / unquote(address)).is_dir()
+
+
+def test_the_same_records_give_the_same_bytes(made, folders):
+    again = folders["results"].parent / "again.html"
+    assert report.main(["--results", str(folders["results"]), "--out", str(again)]) == 0
+    assert again.read_text() == made[0]
+
+
+def test_without_any_record_there_is_a_page_that_says_so(tmp_path):
+    assert report.main(["--results", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 0
+    page = Page((tmp_path / "report.html").read_text())
+    assert page.text.count("Not measured yet") > 6 and not page.rows
+
+
+@pytest.mark.parametrize("change", [{"settings": {"beta": 0.3}}, {"data": "4567"}])
+def test_records_that_cannot_be_compared_are_refused(tmp_path, capsys, change):
+    store(tmp_path, "claw", [0.9])
+    store(tmp_path, "claw", [0.8], **change)
+    assert report.main(["--results", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 2
+    assert "different settings or data" in capsys.readouterr().err and not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(("option", "word"), [("--results", "is not a folder"), ("--out", "cannot be written")])
+def test_bad_input_is_one_sentence(tmp_path, capsys, option, word):
+    good = {"--results": str(tmp_path), "--out": str(tmp_path / "report.html")}
+    call = good | {option: str(Path(tmp_path, "nowhere", "at all"))}
+    assert report.main([part for pair in call.items() for part in pair]) == 2
+    error = capsys.readouterr().err
+    assert word in error and "nowhere" in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
