@@ -7,18 +7,6 @@ from pyroclaw.experiments import compare, job
 from pyroclaw.experiments.compare import significantly_best
 
 
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    """A prepared file in the format of notMNIST: noisy templates, 20 of each letter."""
-    generator = np.random.default_rng(0)
-    templates = generator.integers(0, 256, (10, 28, 28))
-    labels = np.arange(200) % 10
-    images = np.clip(templates[labels] + generator.normal(0, 60, (200, 28, 28)), 0, 255).astype(np.uint8)
-    folder = tmp_path_factory.mktemp("data")
-    np.savez(folder / "notmnist.npz", images=images, labels=labels, font=np.arange(200) // 10)
-    return folder
-
-
 @pytest.fixture
 def ran(monkeypatch):
     """The seeds that were really run, by method."""
