@@ -25,7 +25,7 @@ from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.console import View
 from pyroclaw.experiments.job import Common, Job, plan, settings_of, sigint
-from pyroclaw.experiments.records import read, summarise
+from pyroclaw.experiments.records import fingerprint, read, summarise
 from pyroclaw.inference.svi import Diverged, Interrupted
 from pyroclaw.models import METHODS
 
@@ -57,7 +57,8 @@ def main(argv: list[str] | None = None) -> int:
             found = {}
             for name, settings in chosen.items():
                 job = plan(options, bench, choose("method", name, METHODS), settings, device)
-                found[name] = complete(job, options, view, stop)
+                view.say(str(job.results.folder.relative_to(options.out)))
+                found[name] = summarise(complete(job, options, view, stop, options.samples, options.transfer))
     except Interrupted:
         print("compare: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)
         return INTERRUPTED
@@ -68,24 +69,24 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def complete(job: Job, options: Options, view: View, stop) -> dict[str, Any]:
-    """The summary of a job's repetitions, of which only the missing ones are run."""
-    seeds, folder = options.seeds(), job.results.folder
-    stored = RESULTS / folder.relative_to(options.out)
-    known = {
-        record["seed"]: record for place in (stored, folder) for record in read(place, seeds) if usable(record, options)
-    }
+def complete(job: Job, common: Common, view: View, stop, samples: int, transfer: bool) -> list[dict[str, Any]]:
+    """The records of a job's repetitions, of which only the missing ones are run."""
+    seeds, folder = common.seeds(), job.results.folder
+    # a setting's folder may have another name, from when the preset was another, but has the same fingerprint
+    same, of_method = f"*-{fingerprint(job.results.config)}", folder.parent.relative_to(common.out)
+    places = [place for out in (RESULTS, common.out) for place in sorted((out / of_method).glob(same))]
+    found = [record for place in places for record in read(place, seeds)]
+    known = {record["seed"]: record for record in found if usable(record, transfer)}
     missing = [seed for seed in seeds if seed not in known]
     if missing:
-        view.say(f"{folder.relative_to(options.out)}: {len(known)} of {len(seeds)} repetitions are on record")
-        job.run(missing, view, stop, options.samples, options.transfer)
+        job.run(missing, view, stop, samples, transfer)
         known |= {record["seed"]: record for record in read(folder, missing)}
-    return summarise([known[seed] for seed in seeds])
+    return [known[seed] for seed in seeds]
 
 
-def usable(record: dict[str, Any], options: Options) -> bool:
+def usable(record: dict[str, Any], transfer: bool) -> bool:
     """Whether a record is finished, and has forward transfer if that is asked for."""
-    return record["tasks_finished"] == record["tasks"] and (not options.transfer or bool(record["forward_transfer"]))
+    return record["tasks_finished"] == record["tasks"] and (not transfer or bool(record["forward_transfer"]))
 
 
 def significantly_best(accuracies: dict[str, Sequence[float]]) -> str | None:

@@ -34,11 +34,11 @@ from rich.console import Console
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import presets
-from pyroclaw.experiments.compare import RESULTS
+from pyroclaw.experiments.compare import complete
 from pyroclaw.experiments.console import View
 from pyroclaw.experiments.found import Found, conclude, progress, table
 from pyroclaw.experiments.job import Common, Job, plan, settings_of, sigint
-from pyroclaw.experiments.records import environment, fingerprint, read, write_json
+from pyroclaw.experiments.records import environment, fingerprint, write_json
 from pyroclaw.experiments.spaces import Space, space
 from pyroclaw.experiments.study import Study
 from pyroclaw.inference.svi import Diverged, Interrupted
@@ -188,18 +188,8 @@ def trial(study: Study, jobs: Mapping[str, Job], space: Space, options: Options,
 
 def accuracy(job: Job, options: Options, view: View, stop) -> float:
     """Validation accuracy after the last task, mean over tasks and repetitions; only missing repetitions are run."""
-    folder, seeds = job.results.folder, options.seeds()
-    # a setting's folder may have another name, from when the preset was another, but has the same fingerprint
-    same = f"*-{fingerprint(job.results.config)}"
-    of_method = folder.parent.relative_to(options.out)
-    places = [place for out in (RESULTS, options.out) for place in sorted((out / of_method).glob(same))]
-    found = [record for place in places for record in read(place, seeds)]
-    known = {record["seed"]: record for record in found if record["tasks_finished"] == record["tasks"]}
-    missing = [seed for seed in seeds if seed not in known]
-    if missing:
-        job.run(missing, view, stop, samples=0, transfer=False)
-        known |= {record["seed"]: record for record in read(folder, missing)}
-    return float(np.mean([known[seed]["validation_accuracy"][-1] for seed in seeds]))
+    records = complete(job, options, view, stop, samples=0, transfer=False)
+    return float(np.mean([record["validation_accuracy"][-1] for record in records]))
 
 
 def keep(folder: Path, identity: Mapping[str, Any], study: Study) -> None:

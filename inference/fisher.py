@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pyroclaw.data.part import Part
+from pyroclaw.errors import InputError
 from pyroclaw.handlers import KERNEL
 from pyroclaw.streams import Streams
 
@@ -40,6 +41,8 @@ def fisher(forward: Forward, weights: Weights, train: Part, streams: Streams, ex
     :param streams: which examples are taken, and their labels.
     :param examples: how many examples the expectation is taken over, at most; 0 for all.
     """
+    if examples < 0:
+        raise InputError(f"fisher_examples is {examples}, but must be 0 (for all) or above")
     weights = {name: weight.detach() for name, weight in weights.items()}
     taken = [streams.permutation(r, size)[: examples or size] for r, size in enumerate(train.sizes.tolist())]
     counts = torch.tensor([len(own) for own in taken], device=streams.device)

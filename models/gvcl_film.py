@@ -13,6 +13,9 @@ FiLM: each task has a scale g and a shift d of its own for every unit, before th
     h = g ∘ (W x + b) + d
 
 as points without a prior. They adapt a unit to the task while W, b stay what all tasks share.
+
+One thing differs from the authors' code: there each task's means start anew, which takes far more passes over the data
+than the protocol here has; here they go on from the posterior of the task before, as in VCL.
 """
 
 from dataclasses import dataclass

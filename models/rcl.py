@@ -14,6 +14,9 @@ y ~ Categorical(net(x)). Guide. A point, so SVI is maximum likelihood. The outpu
 anew for each, in single-head benchmarks too, as in the authors' experiments on permuted MNIST. So a task is answered
 with exactly the net that it ended with, and nothing it uses ever moves; which task is asked about must be known.
 
+Two things differ from the authors' code: there new units also feed old ones (for the new task alone), and each task has
+a new controller; here old units stay as they are for all tasks, and one controller learns on.
+
 With `adapt`, a task also learns a gain 1 + bp of each *old* unit: CLAW's adaptation at its mean (appendix A.1 of Adel,
 Zhao & Turner, ICLR 2020). The idea is that old features then serve a new task better, and fewer units are needed.
 """

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from pyroclaw.errors import InputError
 from pyroclaw.inference import fisher as module
 from pyroclaw.inference.fisher import fisher
 from pyroclaw.inference.method import TaskInfo
@@ -95,3 +96,9 @@ def test_a_weight_that_no_example_reaches_has_no_information():
     x[..., 1] = 0
     found = fisher(lambda x, w: method.forward(x, w, 0), weights, Given(x, [30]), Streams([0], "f"))
     assert (found["hidden_1"][0, 0, 1] == 0).all() and (found["hidden_1"][0, 0, [0, 2, 3]].sum(1) > 0).all()
+
+
+def test_fewer_than_no_examples_are_refused():
+    method, weights = learner(MLP(3, (4,)), [0], 2)
+    with pytest.raises(InputError, match="fisher_examples is -1"):
+        fisher(lambda x, w: method.forward(x, w, 0), weights, Given(torch.randn(1, 5, 3), [5]), Streams([0], "f"), -1)
