@@ -49,6 +49,18 @@ class Adaptation(NamedTuple):
             gains[first] = product_moments(rows, gains[first])
         return gains
 
+    def mean_scales(self, net: Net, adapt_input: bool) -> dict[str, tuple[Tensor, Tensor]]:
+        """The mean gain of each layer's weights as scales of its rows [R, fan-in + 1] and columns [R, units]."""
+        inputs, *columns = gain_moments(self.b(), self.p)[0].split(unit_counts(net, adapt_input), dim=1)
+        scales = {
+            layer.name: (own.new_ones(len(own), layer.fan_in + 1), own)
+            for layer, own in zip(net.layers, columns, strict=True)
+        }
+        if adapt_input:
+            first = net.layers[0].name
+            scales[first] = _rows(inputs, net.taps, bias=1.0).flatten(1), scales[first][1]
+        return scales
+
 
 def unit_counts(net: Net, adapt_input: bool) -> list[int]:
     """Units that adapt: of the input, then of each layer."""

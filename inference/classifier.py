@@ -77,7 +77,7 @@ class Classifier:
     def _sample(self, distributions: Mapping[str, dist.Distribution]) -> dict[str, Tensor]:
         """The weights of the net. The ELBO is counted per example, so their KL is divided by the task's size."""
         with poutine.scale(scale=1 / self.sizes):
-            return {name: pyro.sample(name, fn.to_event(2)) for name, fn in distributions.items()}
+            return {name: pyro.sample(name, fn.to_event(2 - fn.event_dim)) for name, fn in distributions.items()}
 
     def forward(self, x: Tensor, weights: Mapping[str, Tensor], task: int) -> Tensor:
         return affine(self.net(x, weights), weights[self.head(task)])

@@ -41,12 +41,8 @@ def fisher(forward: Forward, weights: Weights, train: Part, streams: Streams, ex
     :param streams: which examples are taken, and their labels.
     :param examples: how many examples the expectation is taken over, at most; 0 for all.
     """
-    if examples < 0:
-        raise InputError(f"fisher_examples is {examples}, but must be 0 (for all) or above")
     weights = {name: weight.detach() for name, weight in weights.items()}
-    taken = [streams.permutation(r, size)[: examples or size] for r, size in enumerate(train.sizes.tolist())]
-    counts = torch.tensor([len(own) for own in taken], device=streams.device)
-    positions = pad_sequence(taken, batch_first=True)
+    positions, counts = some_examples(train, streams, examples)
     sums = {name: torch.zeros_like(weight) for name, weight in weights.items()}
     columns = torch.arange(positions.shape[1], device=streams.device)
     for chunk in columns.split(CHUNK):
@@ -57,15 +53,23 @@ def fisher(forward: Forward, weights: Weights, train: Part, streams: Streams, ex
     return {name: total * scale for name, total in sums.items()}
 
 
+def some_examples(train: Part, streams: Streams, examples: int) -> tuple[Tensor, Tensor]:
+    """Positions [R, n] of at most that many random examples (0: all) of each replicate, and how many each has [R]."""
+    if examples < 0:
+        raise InputError(f"fisher_examples is {examples}, but must be 0 (for all) or above")
+    taken = [streams.permutation(r, size)[: examples or size] for r, size in enumerate(train.sizes.tolist())]
+    return pad_sequence(taken, batch_first=True), torch.tensor([len(own) for own in taken], device=streams.device)
+
+
 def _squares(forward: Forward, weights: Weights, x: Tensor, valid: Tensor, streams: Streams) -> dict[str, Tensor]:
     """Σ over the valid examples of the squared gradient of each weight [R, fan-in + 1, units]."""
     names = {id(weight): name for name, weight in weights.items()}
-    with _Taps(names, {}) as taps:
-        labels = _draw(forward(x, weights), streams)
+    with Taps(names, {}) as taps:
+        labels = draw(forward(x, weights), streams)
     inputs = taps.inputs
 
     def loss(shifts: dict[str, Tensor]) -> Tensor:
-        with _Taps(names, shifts):
+        with Taps(names, shifts):
             errors = F.cross_entropy(forward(x, weights).transpose(1, 2), labels, reduction="none")
         return (errors * valid).sum()
 
@@ -84,7 +88,7 @@ def _squared(a: Tensor, slope: Tensor) -> Tensor:
     return gradients.square_().unflatten(0, slope.shape[:2]).sum(1)
 
 
-class _Taps(Messenger):
+class Taps(Messenger):
     """Notes what enters and leaves the linear map of each named weight, and shifts what leaves it."""
 
     def __init__(self, names: Mapping[int, str], shifts: Mapping[str, Tensor]) -> None:
@@ -104,7 +108,7 @@ class _Taps(Messenger):
     _pyro_post_convolution = _tap
 
 
-def _draw(logits: Tensor, streams: Streams) -> Tensor:
+def draw(logits: Tensor, streams: Streams) -> Tensor:
     """A label for each example from the model's own distribution, by each replicate's own stream."""
     rows = zip(logits.softmax(-1), streams.generators, strict=True)
     return torch.stack([torch.multinomial(p, 1, generator=generator).squeeze(1) for p, generator in rows])

@@ -17,6 +17,12 @@ The KL (9-11) is exact. In the mean-field case it is taken on the global weights
 
 The input units are adapted too, which is attention; p, a and s are kept per task, three numbers per neuron. p stays in
 [0, 1] by projection, and s is learned over tasks by (13) and (14).
+
+What a task leaves to the next. The prior of task t + 1 has the means of task t's guide and, with `consolidation`
+"kronecker", the precision that the ELBO's own stationarity demands: that of the prior before plus the curvature of the
+task's likelihood in the shared weights, as a Kronecker product (:mod:`pyroclaw.inference.consolidation`). A neuron that
+a task switches off (gain 0) adds no precision to its weights: they stay free. βλ = 1 then takes it at its word. With
+"none" the prior is the guide itself, whose variances say less: see experiments/FINDINGS.md.
 """
 
 from dataclasses import dataclass
@@ -29,9 +35,10 @@ from torch import Tensor
 
 from pyroclaw.data.benchmark import Heads
 from pyroclaw.data.part import Task
-from pyroclaw.distributions import LogScale, MatchedGaussian, Tempered
+from pyroclaw.distributions import KroneckerGaussian, LogScale, MatchedGaussian, Tempered
 from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.adaptation import Adaptation, unit_counts
+from pyroclaw.inference.consolidation import Precision, curvature, merged
 from pyroclaw.inference.max_adaptation import learn_max_adaptation
 from pyroclaw.inference.method import Phase, TaskInfo, Training
 from pyroclaw.models.vcl import Vcl
@@ -47,7 +54,10 @@ class Settings:
 
     gamma: Literal["mean-field", "tied"] = "mean-field"  # noise of γ: its own, or none but that of α
     beta: float = 0.002  # weight of the KL
-    lam: float = 300.0  # weight of the KL's quadratic part, on top of beta
+    lam: float = 500.0  # weight of the KL's quadratic part, on top of beta
+    consolidation: Literal["kronecker", "none"] = "kronecker"  # what the next prior knows of the weights' importance
+    temperature: float = 2.0  # T, of the predictions whose curvature is consolidated
+    fisher_examples: int = 5000  # examples that the curvature of a task is averaged over; 0 for all
     log_scale: Literal["exact", "fitted"] = "exact"  # KL to the log-scale prior
     adapt_input: bool = True  # adapt the input units too
     adaptation: Literal["learned", "always", "never"] = "learned"  # p is learned, or 1, or 0: the paper's ablations
@@ -57,7 +67,7 @@ class Settings:
     lr_variance: float = 1e-2
     lr_adaptation: float = 1e-2
     initial_log_variance: float = -6.0
-    initial_probability: float = 0.5  # p at the start of a task
+    initial_probability: float = 0.9  # p at the start of a task
     initial_max_adaptation: float = 2.0  # s before the first task
 
 
@@ -74,6 +84,7 @@ class Claw(Vcl):
             (self.replicates, units), settings.initial_max_adaptation, device=streams.device
         )
         self.adaptations: list[Adaptation] = []
+        self.precisions: dict[str, Precision] = {}  # of the weights that tasks share
 
     # ---- model and guide ---------------------------------------------------------------------------------------
 
@@ -86,8 +97,10 @@ class Claw(Vcl):
         head = self.head(task)
         return posterior | {head: self.weights.distribution(head)}
 
-    def prior(self, name: str, last: dist.Distribution | None) -> Tempered:
+    def prior(self, name: str, last: dist.Distribution | None) -> dist.Distribution:
         """The log-scale prior (7), or the posterior of the task before."""
+        if isinstance(last, KroneckerGaussian):
+            return KroneckerGaussian(last.mean, last.rows, last.columns, self.settings.beta, self.settings.lam)
         on: Literal["global", "task"] = "global" if self.settings.gamma == "mean-field" else "task"
         base = last or self.initial_prior(name)
         return Tempered(base, self.settings.beta, self.settings.lam, on=on, log_scale=self.settings.log_scale)
@@ -105,7 +118,9 @@ class Claw(Vcl):
     def carried(self) -> dict[str, dist.Distribution]:
         """Of the global weights; where γ is a point and all noise is the task's, of w^T."""
         if self.settings.gamma == "mean-field":
-            return super().carried()
+            precisions = {name: own.positive() for name, own in self.precisions.items()}
+            means = {name: self.weights.mean[name].clone() for name in precisions}
+            return super().carried() | {name: KroneckerGaussian(means[name], *own) for name, own in precisions.items()}
         return {name: dist.Normal(q.mean.clone(), q.stddev.clone()) for name, q in self.posterior(self.task).items()}
 
     def phases(self) -> list[Phase]:
@@ -141,6 +156,25 @@ class Claw(Vcl):
         self.adaptations[self.task] = Adaptation(
             p, a, s if self.settings.max_adaptation == "task" else self.max_adaptation
         )
+        if self.settings.consolidation == "kronecker" and self.settings.gamma == "mean-field":
+            self._consolidate(task, training.streams("consolidate"))
+
+    def _consolidate(self, task: Task, streams: Streams) -> None:
+        """Add the curvature of the task's likelihood, in the weights before its gains, to the precision."""
+        with LocalReparameterisation(streams):
+            weights = self._sample(self.posterior(self.task))
+            found = curvature(
+                lambda x: self.forward(x, weights, self.task),
+                weights,
+                task.train,
+                streams,
+                self.settings.fisher_examples,
+                self.settings.temperature,
+            )
+        scales = self.adaptations[self.task].mean_scales(self.net, self.settings.adapt_input)
+        for name in self.sites(self.task) if self.heads == "single" else scales:
+            own = found[name].scaled(*scales[name]) if name in scales else found[name]
+            self.precisions[name] = merged(self.precisions[name], own) if name in self.precisions else own
 
     # ---- what it knows -----------------------------------------------------------------------------------------
 
@@ -150,7 +184,8 @@ class Claw(Vcl):
         return super().parameters() | own
 
     def memory(self) -> dict[str, Tensor]:
-        return {"max_adaptation": self.max_adaptation}
+        kept = {f"{name}.{f}": v for name, own in self.precisions.items() for f, v in own._asdict().items()}
+        return {"max_adaptation": self.max_adaptation} | kept
 
     def summary(self) -> dict:
         """Per layer: the share of units that adapt more likely than not, and their mean gain with its extremes."""

@@ -3,6 +3,7 @@
 from pyroclaw.distributions import kl  # noqa: F401  (importing it registers the KL divergences)
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR, GaussianPrior, gaussian_kl
 from pyroclaw.distributions.gaussian_product import GaussianProduct
+from pyroclaw.distributions.kronecker import KroneckerGaussian
 from pyroclaw.distributions.log_scale import LogScale
 from pyroclaw.distributions.log_scale_kl import (
     MOLCHANOV_FIT,
@@ -20,6 +21,7 @@ __all__ = [
     "VARIANCE_FLOOR",
     "GaussianPrior",
     "GaussianProduct",
+    "KroneckerGaussian",
     "LogScale",
     "MatchedGaussian",
     "Tempered",

@@ -9,6 +9,7 @@ from torch.distributions import kl_divergence
 from pyroclaw.handlers import LocalReparameterisation, affine
 from pyroclaw.inference import svi
 from pyroclaw.inference.adaptation import Adaptation
+from pyroclaw.inference.consolidation import curvature
 from pyroclaw.inference.elbo import AnalyticELBO
 from pyroclaw.inference.method import Budget, TaskInfo, Training
 from pyroclaw.inference.sequence import learn_tasks
@@ -56,7 +57,9 @@ def test_replicates_do_not_influence_each_other(toy):
         assert not torch.allclose(mean[1], other.weights.mean[name][1])
 
 
-@pytest.mark.parametrize("settings", [{}, {"gamma": "tied"}, {"log_scale": "fitted"}, {"adapt_input": False}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"consolidation": "none"}, {"gamma": "tied"}, {"log_scale": "fitted"}, {"adapt_input": False}]
+)
 def test_every_kl_is_in_closed_form_at_every_task(toy, settings):
     """The ELBO refuses a site without one; here also that the KL terms carry no noise, and are those registered."""
     claw = learner(toy, [0, 1], **settings)
@@ -71,7 +74,8 @@ def test_every_kl_is_in_closed_form_at_every_task(toy, settings):
         posterior = claw.posterior(index)
         for name, q in posterior.items():
             assert torch.equal(terms[0][name], terms[1][name])
-            kl = kl_divergence(q, claw.priors[name]).sum((1, 2, 3)) / claw.sizes[:, 0]
+            prior = claw.priors[name]
+            kl = kl_divergence(q.to_event(2), prior.to_event(2 - prior.event_dim)).squeeze(1) / claw.sizes[:, 0]
             torch.testing.assert_close(terms[0][name].squeeze(1), -kl)
         svi.fit(claw, task, Budget(1, 16), Streams([0, 1], "t", index))
         claw.end_task(task, Training(Budget(1, 16), partial(Streams, [0, 1])))
@@ -88,7 +92,7 @@ def test_the_elbo_is_cross_entropy_plus_kl_per_example(toy):
 
 
 def test_the_posterior_of_a_task_is_the_prior_of_the_next(toy):
-    claw, _ = learn(toy, [0])
+    claw, _ = learn(toy, [0], consolidation="none")
     means = {name: mean.clone() for name, mean in claw.weights.mean.items()}
     claw.begin_task(TaskInfo(2, "third", 2, torch.tensor([50])), Streams([0], "begin", 2))
     for layer in claw.net.layers:
@@ -98,6 +102,46 @@ def test_the_posterior_of_a_task_is_the_prior_of_the_next(toy):
         assert base.mean is not claw.weights.mean[layer.name]  # training moves the posterior, not the prior
         kl = kl_divergence(claw.posterior(2)[layer.name], claw.priors[layer.name])
         torch.testing.assert_close(kl, torch.zeros_like(kl), atol=1e-5, rtol=0)
+
+
+def test_a_consolidated_prior_has_the_means_of_the_guide_and_the_curvature_of_all_tasks(toy):
+    claw = learner(toy, [0, 1])
+    for index, task in enumerate(toy.tasks([0, 1])):
+        before = dict(claw.precisions)
+        claw.learn(index, task, Training(Budget(1, 16), partial(Streams, [0, 1])))
+        scales = claw.adaptations[index].mean_scales(claw.net, True)
+        with LocalReparameterisation(Streams([0, 1], "consolidate")):  # the same noise again
+            weights = claw._sample(claw.posterior(index))
+            noise = Streams([0, 1], "consolidate")
+            found = curvature(lambda x: claw.forward(x, weights, index), weights, task.train, noise, 5000, 2.0)  # noqa: B023
+        for layer in claw.net.layers:
+            own = found[layer.name].scaled(*scales[layer.name])
+            trace = sum(_trace(one) for one in (own, before.get(layer.name)) if one is not None)
+            torch.testing.assert_close(_trace(claw.precisions[layer.name]), trace, rtol=0.2, atol=0)
+    claw.begin_task(TaskInfo(2, "third", 2, torch.tensor([50, 50])), Streams([0, 1], "begin", 2))
+    assert set(claw.precisions) == {"hidden_1", "hidden_2"}  # heads are not trained again
+    for layer in claw.net.layers:
+        prior, mean = claw.priors[layer.name], claw.weights.mean[layer.name]
+        torch.testing.assert_close(prior.mean, mean)
+        assert prior.mean is not mean and (prior.beta * prior.lam) == pytest.approx(1)
+        torch.testing.assert_close(prior.rows, claw.precisions[layer.name].positive().rows)
+
+
+def _trace(precision):
+    rows, columns = (factor.diagonal(dim1=-2, dim2=-1).sum(-1) for factor in precision)
+    return rows * columns
+
+
+def test_a_neuron_that_a_task_switches_off_adds_no_precision(toy):
+    claw = learner(toy, [0])
+    task = begin(claw, toy, [0])
+    p, a, s = claw.adaptations[0]
+    off = 12 + 3  # behind the input's twelve units: the fourth neuron of the first layer
+    p[:, off], a[:, off] = 1.0, -100.0
+    claw._consolidate(task, Streams([0], "c"))
+    columns = claw.precisions["hidden_1"].columns[0, 0]
+    assert columns[3].abs().max() < 1e-12 and columns.diagonal().max() > 1e-3
+    assert claw.precisions["hidden_2"].rows[0, 0, 3].abs().max() < 1e-5  # nor the weights out of it, but for the floor
 
 
 def test_an_old_task_keeps_its_adaptation_and_is_answered_with_todays_weights(toy):

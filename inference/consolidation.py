@@ -1,0 +1,166 @@
+"""What a task leaves to the next one: the precision of its posterior, from the curvature of its likelihood.
+
+Where the ELBO (3) is stationary, the precision of a Gaussian posterior is that of its prior plus the expected curvature
+of the task's likelihood,
+
+    Λ_t = Λ_{t-1} + Σ_n E_q[ Jᵀ H J ],        H = diag(π) - π πᵀ,    π = softmax(logits / T),
+
+here with the Gauss-Newton matrix (J: Jacobian of the logits) for the curvature. Steps of Adam on log-variances are far
+from that point when a task ends; computing it is not. For the weights into one layer, a_n entering it and δ_n the
+gradients of what leaves it,
+
+    Σ_n Jᵀ H J  ≈  A ⊗ G,     A = mean of a aᵀ,   G = sum of δ δᵀ
+
+(Martens & Grosse 2015; positions of a convolution count as examples of their own: Grosse & Martens 2016). The label's
+expectation is exact up to ten classes, beyond that from ten draws. T = 1 is the likelihood itself. Once a task is learned with
+confidence π is nearly 0 or 1, so that its curvature vanishes although what it learned can be lost; T > 1 measures how
+the *softened* predictions change, as distillation does (scaled by T², as there).
+
+Λ_t stays one Kronecker product: the best approximation of the sum of two by one is a rank-one problem with a solution in
+closed form (:func:`merged`), so that what is stored does not grow with the tasks.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pyroclaw.data.part import Part
+from pyroclaw.handlers import KERNEL
+from pyroclaw.inference.fisher import CHUNK, Taps, draw, some_examples
+from pyroclaw.streams import Streams
+
+DRAWS = 10  # labels that the expectation is taken over, where there are more classes
+RIDGE = 1e-4  # added to a factor's diagonal, as a share of its mean: pixels that are never on leave A singular
+POWER_STEPS = 50  # of the power method on 2×2 matrices with positive entries, which converges fast
+
+
+class Precision(NamedTuple):
+    """A [R, 1, I, I] and G [R, 1, O, O] of Λ = A ⊗ G."""
+
+    rows: Tensor
+    columns: Tensor
+
+    def scaled(self, rows: Tensor, columns: Tensor) -> "Precision":
+        """That of w where this is the one of (rows · columnsᵀ) ∘ w, for scales [R, I] and [R, O]."""
+        return Precision(
+            self.rows * (rows[:, :, None] * rows[:, None, :]).unsqueeze(1),
+            self.columns * (columns[:, :, None] * columns[:, None, :]).unsqueeze(1),
+        )
+
+    def positive(self) -> "Precision":
+        """With a ridge, so that it is positive definite."""
+        return Precision(*(_ridged(factor) for factor in self))
+
+
+def curvature(
+    forward: Callable[[Tensor], Tensor],
+    weights: Mapping[str, Tensor],
+    train: Part,
+    streams: Streams,
+    examples: int,
+    temperature: float,
+) -> dict[str, Precision]:
+    """Σ_n Jᵀ H J of the task's examples, for the weights that `forward` uses.
+
+    :param forward: logits [R, B, classes] of inputs; each of the weights enters one linear map.
+    :param weights: the tensors that `forward` gives to the linear maps, by name.
+    :param streams: which examples are taken, and labels where they are drawn.
+    :param examples: how many examples at most; 0 for all.
+    """
+    names = {id(weight): name for name, weight in weights.items()}
+    positions, counts = some_examples(train, streams, examples)
+    sums: dict[str, tuple[Tensor, Tensor]] = {}
+    rows_seen: dict[str, int] = {}
+    for chunk in torch.arange(positions.shape[1], device=streams.device).split(CHUNK):
+        x, _ = train.batch(positions[:, chunk])
+        valid = (chunk < counts[:, None]).to(x.dtype)
+        with torch.enable_grad(), _Leaves(names) as taps:
+            logits = forward(x)
+        seeds = _seeds(logits.detach() / temperature, streams) * valid[:, None, :, None]
+        leaves = [taps.leaves[name] for name in weights]
+        slopes = zip(*(torch.autograd.grad(logits, leaves, seed, retain_graph=True) for seed in seeds.unbind(1)))
+        for name, own in zip(weights, slopes, strict=True):
+            entering, leaving = _rows(taps.inputs[name].detach(), valid), [_columns(slope) for slope in own]
+            rows_seen[name] = entering.shape[1] // x.shape[1]  # positions an example
+            a, g = entering.mT @ entering, sum(slope.mT @ slope for slope in leaving)
+            before = sums.get(name, (0.0, 0.0))
+            sums[name] = before[0] + a, before[1] + g
+    size, taken = train.sizes.view(-1, 1, 1), counts.view(-1, 1, 1)
+    return {
+        name: Precision((a / (taken * rows_seen[name])).unsqueeze(1), (g * (size / taken)).unsqueeze(1))
+        for name, (a, g) in sums.items()
+    }
+
+
+def _seeds(logits: Tensor, streams: Streams) -> Tensor:
+    """Vectors s_k [R, K, B, classes] with Σ_k s_k s_kᵀ = H, or with that expectation."""
+    pi = logits.softmax(-1)
+    classes = pi.shape[-1]
+    if classes <= DRAWS:
+        return (torch.eye(classes, device=pi.device)[:, None, :] - pi.unsqueeze(1)) * pi.mT.sqrt().unsqueeze(-1)
+    labels = torch.stack([draw(logits, streams) for _ in range(DRAWS)], dim=1)
+    return (F.one_hot(labels, classes) - pi.unsqueeze(1)) / DRAWS**0.5
+
+
+def _rows(entering: Tensor, valid: Tensor) -> Tensor:
+    """What enters a linear map as rows [R, n, fan-in + 1], one for each position, with 1 for the bias."""
+    if entering.dim() == 3:
+        return F.pad(entering, (0, 1), value=1.0) * valid.unsqueeze(-1)
+    patches = F.unfold(entering.flatten(0, 1), KERNEL, padding=KERNEL // 2).mT  # [R·B, positions, fan-in]
+    patches = F.pad(patches, (0, 1), value=1.0).unflatten(0, entering.shape[:2])
+    return (patches * valid[:, :, None, None]).flatten(1, 2)
+
+
+def _columns(slope: Tensor) -> Tensor:
+    """Gradients of what leaves a linear map as rows [R, n, units]."""
+    return slope if slope.dim() == 3 else slope.flatten(3).mT.flatten(1, 2)
+
+
+def merged(first: Precision, second: Precision) -> Precision:
+    """The Kronecker product nearest to the sum of two, in Frobenius norm, scaled to the sum's trace.
+
+    vec(A) vec(G)ᵀ is A ⊗ G with its entries in another order, so the nearest one is the leading singular pair of a
+    matrix of rank two, found from inner products. Of matrices without negative eigenvalues these are not negative, so
+    the pair is a sum with positive weights, and positive semi-definite itself.
+    """
+    rows, columns = (torch.stack(pair, dim=1).flatten(2).double() for pair in zip(first, second, strict=True))
+    step = (columns @ columns.mT) @ (rows @ rows.mT)
+    weight = torch.ones_like(step[:, :, :1])
+    for _ in range(POWER_STEPS):
+        weight = step @ weight
+        weight = weight / weight.norm(dim=1, keepdim=True)
+    a = (weight * rows).sum(1)
+    g = ((rows * a.unsqueeze(1)).sum(-1, keepdim=True) * columns).sum(1)
+    found = Precision(a.view_as(first.rows), g.view_as(first.columns))
+    scale = (_trace(first) + _trace(second)) / _trace(found)
+    return Precision(found.rows.to(first.rows), (found.columns * scale).to(first.columns))
+
+
+def _trace(precision: Precision) -> Tensor:
+    rows, columns = (factor.double().diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] for factor in precision)
+    return rows * columns
+
+
+def _ridged(factor: Tensor) -> Tensor:
+    mean = factor.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None].clamp_min(torch.finfo(factor.dtype).tiny)
+    return factor + RIDGE * mean * torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+
+
+class _Leaves(Taps):
+    """Adds a leaf of zeros to what leaves each linear map, to differentiate by."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        super().__init__(names, {})
+        self.leaves: dict[str, Tensor] = {}
+
+    def _tap(self, msg) -> None:
+        super()._tap(msg)
+        name = self.names[id(msg["args"][1])]
+        self.leaves[name] = torch.zeros_like(msg["value"]).requires_grad_(True)
+        msg["value"] = msg["value"] + self.leaves[name]
+
+    _pyro_post_affine = _tap
+    _pyro_post_convolution = _tap

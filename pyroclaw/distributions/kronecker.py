@@ -1,0 +1,122 @@
+r"""A Gaussian over a matrix of weights whose precision is a Kronecker product, as a prior.
+
+.. math:: W \sim N\big(M, (A \otimes G)^{-1}\big), \qquad
+    -2\log p(W) = \operatorname{tr}\big(G\,(W-M)^\top A\,(W-M)\big) - \log|A \otimes G| + IO \log 2\pi
+
+for W of I rows (inputs and the bias) and O columns (neurons). A says which combinations of inputs matter and G which
+combinations of neurons; a mean-field Gaussian can only say which single weights do.
+
+A mean-field guide N(m, v) has the KL in closed form, tempered like that of :class:`Tempered`:
+
+.. math:: \tfrac{\beta}{2}\Big[\sum_{ij} v_{ij} A_{ii} G_{jj} + \lambda \operatorname{tr}(G \Delta^\top A \Delta)
+    - \sum_{ij} \log v_{ij} - \log|A \otimes G| - IO\Big], \qquad \Delta = m - M.
+"""
+
+import math
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from pyro.distributions import TorchDistribution
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.distributions import Independent, constraints, register_kl
+
+from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
+from pyroclaw.distributions.matched_gaussian import MatchedGaussian
+
+
+class KroneckerGaussian(TorchDistribution):
+    """See the module. The last two dimensions are the matrix, those before them the batch.
+
+    :param mean: M [..., I, O].
+    :param rows: A [..., I, I], symmetric and positive definite.
+    :param columns: G [..., O, O], the same.
+    :param beta: β, the weight of the KL; density and samples are not tempered.
+    :param lam: λ, the weight of the KL's quadratic part.
+
+    >>> KroneckerGaussian(torch.zeros(5, 3, 2), torch.eye(3), torch.eye(2)).event_shape
+    torch.Size([3, 2])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    support = constraints.independent(constraints.real, 2)
+    has_rsample = True
+
+    def __init__(
+        self,
+        mean: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        beta: float = 1.0,
+        lam: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._mean, self.rows, self.columns, self.beta, self.lam = mean, rows, columns, beta, lam
+        super().__init__(mean.shape[:-2], mean.shape[-2:], validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "KroneckerGaussian":
+        mean = self._mean.expand(*batch_shape, *self.event_shape)
+        return KroneckerGaussian(mean, self.rows, self.columns, self.beta, self.lam, validate_args=False)
+
+    @property
+    def mean(self) -> Tensor:
+        return self._mean
+
+    @cached_property
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """Cholesky factors of A and G; in float64, since inputs of a net are strongly correlated."""
+        return torch.linalg.cholesky(self.rows.double()), torch.linalg.cholesky(self.columns.double())
+
+    @property
+    def variance(self) -> Tensor:
+        """(A⁻¹)_ii (G⁻¹)_jj"""
+        rows, columns = (torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1) for factor in self.factors)
+        return (rows.unsqueeze(-1) * columns.unsqueeze(-2)).to(self._mean).expand(self._mean.shape)
+
+    @cached_property
+    def log_determinant(self) -> Tensor:
+        """log|A ⊗ G| = O log|A| + I log|G|"""
+        rows, columns = (2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) for factor in self.factors)
+        return (self.event_shape[1] * rows + self.event_shape[0] * columns).to(self._mean)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        constant = self.log_determinant - math.prod(self.event_shape) * math.log(2 * math.pi)
+        return 0.5 * constant - _HalfQuadratic.apply(value - self._mean, self.rows, self.columns)
+
+    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
+        shape = self._extended_shape(sample_shape)
+        rows, columns = self.factors
+        noise = torch.randn(shape, dtype=torch.float64, device=self._mean.device)
+        noise = torch.linalg.solve_triangular(rows.mT, noise, upper=True)
+        return self._mean + torch.linalg.solve_triangular(columns, noise, upper=False, left=False).to(self._mean)
+
+
+class _HalfQuadratic(torch.autograd.Function):
+    """½ tr(G Δᵀ A Δ), whose gradient AΔG is at hand once the value is."""
+
+    @staticmethod
+    def forward(ctx: Any, delta: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        slope = rows @ delta @ columns
+        ctx.save_for_backward(slope)
+        return 0.5 * (slope * delta).sum((-2, -1))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return grad[..., None, None] * slope, None, None
+
+
+@register_kl(Independent, KroneckerGaussian)
+def _kl_kronecker(q: Independent, p: KroneckerGaussian) -> Tensor:
+    """Of the weights that all tasks share, where the guide also has a gain."""
+    if q.event_shape != p.event_shape:
+        raise ValueError(f"KL of events of shape {tuple(q.event_shape)} to events of shape {tuple(p.event_shape)}")
+    own = q.base_dist.global_weight if isinstance(q.base_dist, MatchedGaussian) else q.base_dist
+    variance = own.variance.clamp_min(VARIANCE_FLOOR)
+    diagonals = (factor.diagonal(dim1=-2, dim2=-1) for factor in (p.rows, p.columns))
+    spread = torch.einsum("...io,...i,...o->...", variance, *diagonals)
+    pull = _HalfQuadratic.apply(own.mean - p.mean, p.rows, p.columns)
+    volume = variance.log().sum((-2, -1)) + p.log_determinant + math.prod(p.event_shape)
+    return p.beta * (0.5 * (spread - volume) + p.lam * pull)

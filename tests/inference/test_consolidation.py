@@ -1,0 +1,173 @@
+"""The consolidated precision against dense Gauss-Newton matrices, conjugate posteriors and a singular value problem."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from pyroclaw.handlers import LocalReparameterisation, affine
+from pyroclaw.inference import consolidation
+from pyroclaw.inference.consolidation import Precision, curvature, merged
+from pyroclaw.nets import make_net
+from pyroclaw.streams import Streams
+
+
+class Given:
+    """A training part of given inputs [R, n, d]."""
+
+    def __init__(self, x, sizes):
+        self.x, self.sizes = x, torch.tensor(sizes)
+
+    def batch(self, positions):
+        rows = torch.arange(len(self.x))[:, None]
+        return self.x[rows, positions], torch.zeros_like(positions)
+
+
+def gauss_newton(logits_of, weight, x, temperature):
+    """Σ_n Jᵀ H J of one replicate by the Jacobian itself: [P, P] over the entries of the weight, row by row."""
+    jacobian = torch.func.jacrev(logits_of)(weight, x).flatten(2)  # [n, classes, P]
+    pi = (logits_of(weight, x) / temperature).softmax(-1)
+    h = torch.diag_embed(pi) - pi[:, :, None] * pi[:, None, :]
+    return torch.einsum("ncp,ncd,ndq->pq", jacobian, h, jacobian)
+
+
+def dense(precision, r):
+    return torch.kron(precision.rows[r, 0], precision.columns[r, 0])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_with_one_example_it_is_the_gauss_newton_matrix(temperature):
+    """With one example the mean of products is a product of means, so the Kronecker form is exact."""
+    x, first, head = torch.randn(2, 1, 4), torch.randn(2, 1, 5, 3), torch.randn(2, 1, 4, 3)
+    weights = {"hidden": first, "head": head}
+
+    def forward(x):
+        return affine(affine(x, first).relu(), head)
+
+    found = curvature(forward, weights, Given(x, [1, 1]), Streams([0, 1], "c"), 0, temperature)
+    for r in range(2):
+        of_first = gauss_newton(
+            lambda w, x: affine(affine(x[None], w[None, None]).relu(), head[r : r + 1])[0],
+            first[r, 0],
+            x[r],
+            temperature,
+        )
+        torch.testing.assert_close(dense(found["hidden"], r), of_first, rtol=1e-4, atol=1e-5)
+        of_head = gauss_newton(
+            lambda w, x: affine(affine(x[None], first[r : r + 1]).relu(), w[None, None])[0],
+            head[r, 0],
+            x[r],
+            temperature,
+        )
+        torch.testing.assert_close(dense(found["head"], r), of_head, rtol=1e-4, atol=1e-5)
+
+
+def test_where_inputs_and_slopes_are_independent_it_is_the_gauss_newton_matrix_of_all_examples():
+    """A last layer at weight 0 predicts 1/C whatever enters: H is the same for all examples, so the form is exact."""
+    x, head = torch.randn(1, 60, 4), torch.zeros(1, 1, 5, 3)
+    found = curvature(lambda x: affine(x, head), {"head": head}, Given(x, [60]), Streams([0], "c"), 0, 1.0)
+    expected = gauss_newton(lambda w, x: affine(x[None], w[None, None])[0], head[0, 0], x[0], 1.0)
+    torch.testing.assert_close(dense(found["head"], 0), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_part_of_the_examples_stands_for_all():
+    x, head = torch.randn(1, 3000, 4), torch.zeros(1, 1, 5, 3)
+    arguments = lambda x: affine(x, head), {"head": head}, Given(x, [3000]), Streams([0], "c")  # noqa: E731
+    whole, some = (curvature(*arguments, examples, 1.0)["head"] for examples in (0, 500))
+    torch.testing.assert_close(some.columns, whole.columns, rtol=1e-4, atol=1e-3)  # scaled to all 3000
+    error = x[0].square().std(0) / 500**0.5
+    assert ((some.rows[0, 0].diagonal()[:-1] - whole.rows[0, 0].diagonal()[:-1]).abs() < 5 * error).all()
+
+
+def test_a_replicate_with_fewer_examples_counts_only_its_own():
+    x, head = torch.randn(2, 700, 4), torch.zeros(2, 1, 5, 3)
+    both = curvature(lambda x: affine(x, head), {"head": head}, Given(x, [700, 300]), Streams([0, 1], "c"), 0, 1.0)
+    alone, own = Given(x[1:, :300], [300]), head[1:]
+    short = curvature(lambda x: affine(x, own), {"head": own}, alone, Streams([1], "c"), 0, 1.0)
+    for one, other in zip(both["head"], short["head"], strict=True):
+        torch.testing.assert_close(one[1:], other, rtol=1e-4, atol=1e-3)
+
+
+def test_drawn_labels_have_the_exact_expectation(monkeypatch):
+    x, head = torch.randn(1, 4000, 2), torch.randn(1, 1, 3, 3)
+    arguments = lambda x: affine(x, head), {"head": head}, Given(x, [4000]), Streams([0], "c"), 0, 1.0  # noqa: E731
+    exact = curvature(*arguments)["head"].columns[0, 0]
+    monkeypatch.setattr(consolidation, "DRAWS", 2)
+    drawn = curvature(*arguments)["head"].columns[0, 0]
+    # an entry sums 4000 terms of size below 1, each with a variance below 1/4 per draw
+    assert ((drawn - exact).abs() < 5 * (4000 / 4 / 2) ** 0.5).all() and not torch.equal(drawn, exact)
+
+
+def test_positions_of_a_convolution_are_examples(toy_pictures):
+    """Of the first layer's factors: patches by hand, and gradients by hand."""
+    net = make_net(toy_pictures.net, toy_pictures.input_shape)
+    weights = {layer.name: torch.randn(1, 1, layer.fan_in + 1, layer.units) for layer in net.layers}
+    weights["head"] = torch.randn(1, 1, net.features + 1, 2)
+    train = toy_pictures.tasks([0])[0].train
+
+    def forward(x):
+        return affine(net(x, weights), weights["head"])
+
+    found = curvature(forward, weights, train, Streams([0], "c"), 0, 1.0)[net.layers[0].name]
+    x, _ = train.batch(torch.arange(int(train.sizes[0])).expand(1, -1))
+    patches = F.pad(F.unfold(x[0], 3, padding=1).mT, (0, 1), value=1.0).flatten(0, 1)
+    torch.testing.assert_close(found.rows[0, 0], patches.T @ patches / len(patches), rtol=1e-3, atol=1e-4)
+    # a shift of one filter's whole map is its bias: Σ over positions of δ is J of the bias, but G adds squares of each
+    assert found.columns.shape == (1, 1, net.layers[0].units, net.layers[0].units)
+    assert (torch.linalg.eigvalsh(found.columns[0, 0]) > -1e-3).all()
+
+
+def test_noise_of_the_posterior_enters(toy):
+    """Under local reparameterisation the expectation is over q: predictions soften and curvature changes."""
+    import pyro
+
+    x = torch.randn(1, 50, 4)
+    with LocalReparameterisation(Streams([0], "n")):
+        w = pyro.sample("w", pyro.distributions.Normal(10 * torch.ones(1, 1, 5, 2), 5.0).to_event(2))
+        noisy = curvature(lambda x: affine(x, w), {"w": w}, Given(x, [50]), Streams([0], "c"), 0, 1.0)["w"]
+    plain = curvature(lambda x: affine(x, w), {"w": w}, Given(x, [50]), Streams([0], "c"), 0, 1.0)["w"]
+    torch.testing.assert_close(noisy.rows, plain.rows)
+    assert not torch.allclose(noisy.columns, plain.columns)
+
+
+def test_merging_is_the_nearest_kronecker_product_scaled_to_the_trace():
+    def some():
+        root = torch.randn(2, 1, 4, 4, dtype=torch.float64), torch.randn(2, 1, 3, 3, dtype=torch.float64)
+        return Precision(*(r @ r.mT for r in root))
+
+    first, second = some(), some()
+    found = merged(first, second)
+    for r in range(2):
+        total = dense(first, r) + dense(second, r)
+        torch.testing.assert_close(dense(found, r).trace(), total.trace())
+        # Van Loan's rearrangement: blocks as rows, then the leading singular pair
+        blocks = total.view(4, 3, 4, 3).permute(0, 2, 1, 3).reshape(16, 9)
+        u, s, v = torch.linalg.svd(blocks)
+        nearest = torch.kron((u[:, 0] * s[0]).view(4, 4), v[0].view(3, 3))
+        torch.testing.assert_close(dense(found, r) / found_scale(found, r, nearest), nearest)
+        assert (torch.linalg.eigvalsh(dense(found, r)) > -1e-9).all()
+
+
+def found_scale(found, r, nearest):
+    return dense(found, r).trace() / nearest.trace()
+
+
+def test_merging_equal_shapes_of_importance_adds_them():
+    a, g = torch.eye(3).view(1, 1, 3, 3) + 0.2, torch.eye(2).view(1, 1, 2, 2) + 0.1
+    found = merged(Precision(a, g), Precision(2 * a, 3 * g))
+    torch.testing.assert_close(dense(found, 0), 7 * torch.kron(a[0, 0], g[0, 0]))
+
+
+def test_gains_scale_rows_and_columns():
+    x, w = torch.randn(1, 1, 3), torch.randn(1, 1, 4, 2)
+    rows, columns = torch.tensor([[2.0, 0.0, 0.5, 1.0]]), torch.tensor([[3.0, 0.1]])
+    gain = rows[:, None, :, None] * columns[:, None, None, :]
+    scaled = w * gain
+    found = curvature(lambda x: affine(x, scaled), {"w": scaled}, Given(x, [1]), Streams([0], "c"), 0, 1.0)["w"]
+    expected = gauss_newton(lambda v, x: affine(x[None], v[None, None] * gain)[0], w[0, 0], x[0], 1.0)
+    torch.testing.assert_close(dense(found.scaled(rows, columns), 0), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_ridge_makes_any_factor_positive():
+    flat = Precision(torch.zeros(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
+    for factor in flat.positive():
+        assert (torch.linalg.eigvalsh(factor) > 0).all()
