@@ -12,12 +12,12 @@ gradients of what leaves it,
     Σ_n Jᵀ H J  ≈  A ⊗ G,     A = mean of a aᵀ,   G = sum of δ δᵀ
 
 (Martens & Grosse 2015; positions of a convolution count as examples of their own: Grosse & Martens 2016). The label's
-expectation is exact up to ten classes, beyond that from ten draws. T = 1 is the likelihood itself. Once a task is learned with
-confidence π is nearly 0 or 1, so that its curvature vanishes although what it learned can be lost; T > 1 measures how
-the *softened* predictions change, as distillation does (scaled by T², as there).
+expectation is exact up to ten classes, beyond that from ten draws. T = 1 is the likelihood itself. Once a task is
+learned with confidence π is nearly 0 or 1, so that its curvature vanishes although what it learned can be lost; T > 1
+measures how the *softened* predictions change, as distillation does (scaled by T², as there).
 
-Λ_t stays one Kronecker product: the best approximation of the sum of two by one is a rank-one problem with a solution in
-closed form (:func:`merged`), so that what is stored does not grow with the tasks.
+Λ_t stays one Kronecker product: the best approximation of the sum of two by one is a rank-one problem with a solution
+in closed form (:func:`merged`), so that what is stored does not grow with the tasks.
 """
 
 from collections.abc import Callable, Mapping
@@ -81,8 +81,8 @@ def curvature(
             logits = forward(x)
         seeds = _seeds(logits.detach() / temperature, streams) * valid[:, None, :, None]
         leaves = [taps.leaves[name] for name in weights]
-        slopes = zip(*(torch.autograd.grad(logits, leaves, seed, retain_graph=True) for seed in seeds.unbind(1)))
-        for name, own in zip(weights, slopes, strict=True):
+        by_seed = [torch.autograd.grad(logits, leaves, seed, retain_graph=True) for seed in seeds.unbind(1)]
+        for name, *own in zip(weights, *by_seed, strict=True):
             entering, leaving = _rows(taps.inputs[name].detach(), valid), [_columns(slope) for slope in own]
             rows_seen[name] = entering.shape[1] // x.shape[1]  # positions an example
             a, g = entering.mT @ entering, sum(slope.mT @ slope for slope in leaving)

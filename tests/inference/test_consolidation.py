@@ -1,5 +1,6 @@
 """The consolidated precision against dense Gauss-Newton matrices, conjugate posteriors and a singular value problem."""
 
+import pyro
 import pytest
 import torch
 import torch.nn.functional as F
@@ -45,20 +46,15 @@ def test_with_one_example_it_is_the_gauss_newton_matrix(temperature):
 
     found = curvature(forward, weights, Given(x, [1, 1]), Streams([0, 1], "c"), 0, temperature)
     for r in range(2):
-        of_first = gauss_newton(
-            lambda w, x: affine(affine(x[None], w[None, None]).relu(), head[r : r + 1])[0],
-            first[r, 0],
-            x[r],
-            temperature,
-        )
-        torch.testing.assert_close(dense(found["hidden"], r), of_first, rtol=1e-4, atol=1e-5)
-        of_head = gauss_newton(
-            lambda w, x: affine(affine(x[None], first[r : r + 1]).relu(), w[None, None])[0],
-            head[r, 0],
-            x[r],
-            temperature,
-        )
-        torch.testing.assert_close(dense(found["head"], r), of_head, rtol=1e-4, atol=1e-5)
+        own = {name: weight[r : r + 1] for name, weight in weights.items()}
+        for name in weights:
+
+            def logits_of(w, x, own=own, name=name):
+                mine = own | {name: w[None, None]}
+                return affine(affine(x[None], mine["hidden"]).relu(), mine["head"])[0]
+
+            expected = gauss_newton(logits_of, own[name][0, 0], x[r], temperature)
+            torch.testing.assert_close(dense(found[name], r), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_where_inputs_and_slopes_are_independent_it_is_the_gauss_newton_matrix_of_all_examples():
@@ -71,7 +67,7 @@ def test_where_inputs_and_slopes_are_independent_it_is_the_gauss_newton_matrix_o
 
 def test_a_part_of_the_examples_stands_for_all():
     x, head = torch.randn(1, 3000, 4), torch.zeros(1, 1, 5, 3)
-    arguments = lambda x: affine(x, head), {"head": head}, Given(x, [3000]), Streams([0], "c")  # noqa: E731
+    arguments = lambda x: affine(x, head), {"head": head}, Given(x, [3000]), Streams([0], "c")
     whole, some = (curvature(*arguments, examples, 1.0)["head"] for examples in (0, 500))
     torch.testing.assert_close(some.columns, whole.columns, rtol=1e-4, atol=1e-3)  # scaled to all 3000
     error = x[0].square().std(0) / 500**0.5
@@ -89,7 +85,7 @@ def test_a_replicate_with_fewer_examples_counts_only_its_own():
 
 def test_drawn_labels_have_the_exact_expectation(monkeypatch):
     x, head = torch.randn(1, 4000, 2), torch.randn(1, 1, 3, 3)
-    arguments = lambda x: affine(x, head), {"head": head}, Given(x, [4000]), Streams([0], "c"), 0, 1.0  # noqa: E731
+    arguments = lambda x: affine(x, head), {"head": head}, Given(x, [4000]), Streams([0], "c"), 0, 1.0
     exact = curvature(*arguments)["head"].columns[0, 0]
     monkeypatch.setattr(consolidation, "DRAWS", 2)
     drawn = curvature(*arguments)["head"].columns[0, 0]
@@ -118,8 +114,6 @@ def test_positions_of_a_convolution_are_examples(toy_pictures):
 
 def test_noise_of_the_posterior_enters(toy):
     """Under local reparameterisation the expectation is over q: predictions soften and curvature changes."""
-    import pyro
-
     x = torch.randn(1, 50, 4)
     with LocalReparameterisation(Streams([0], "n")):
         w = pyro.sample("w", pyro.distributions.Normal(10 * torch.ones(1, 1, 5, 2), 5.0).to_event(2))

@@ -135,7 +135,7 @@ def _trace(precision):
 def test_a_neuron_that_a_task_switches_off_adds_no_precision(toy):
     claw = learner(toy, [0])
     task = begin(claw, toy, [0])
-    p, a, s = claw.adaptations[0]
+    p, a, _ = claw.adaptations[0]
     off = 12 + 3  # behind the input's twelve units: the fourth neuron of the first layer
     p[:, off], a[:, off] = 1.0, -100.0
     claw._consolidate(task, Streams([0], "c"))

@@ -1,5 +1,6 @@
 """The matrix Gaussian against torch's multivariate one, and its KL against theirs."""
 
+import pyro
 import pytest
 import torch
 from pyro.distributions.testing.gof import auto_goodness_of_fit
@@ -8,7 +9,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal, kl_dive
 from pyroclaw.distributions import KroneckerGaussian, MatchedGaussian
 from pyroclaw.inference.elbo import AnalyticELBO
 
-I, O = 3, 2
+ROWS, COLUMNS = 3, 2
 
 
 def positive(*shape, n):
@@ -18,7 +19,9 @@ def positive(*shape, n):
 
 @pytest.fixture
 def prior():
-    return KroneckerGaussian(torch.randn(4, 1, I, O, dtype=torch.float64), positive(4, 1, n=I), positive(4, 1, n=O))
+    return KroneckerGaussian(
+        torch.randn(4, 1, ROWS, COLUMNS, dtype=torch.float64), positive(4, 1, n=ROWS), positive(4, 1, n=COLUMNS)
+    )
 
 
 def dense(prior):
@@ -39,9 +42,9 @@ def test_its_density_and_moments_are_those_of_the_dense_gaussian(prior):
 
 def test_its_samples_have_its_law():
     """Every direction is normal, with the variance of the dense Gaussian; so is the whole."""
-    prior = KroneckerGaussian(torch.randn(I, O, dtype=torch.float64), positive(n=I), positive(n=O))
+    prior = KroneckerGaussian(torch.randn(ROWS, COLUMNS, dtype=torch.float64), positive(n=ROWS), positive(n=COLUMNS))
     samples = prior.rsample((20000,)).flatten(1)
-    for direction in torch.randn(5, I * O, dtype=torch.float64):
+    for direction in torch.randn(5, ROWS * COLUMNS, dtype=torch.float64):
         law = Normal(dense(prior).mean @ direction, (direction @ dense(prior).covariance_matrix @ direction).sqrt())
         drawn = samples @ direction
         assert auto_goodness_of_fit(drawn, law.log_prob(drawn).exp()) > 2e-5
@@ -63,7 +66,7 @@ def test_beta_weighs_all_of_the_kl_and_lambda_the_pull(prior):
 
 def test_a_guide_with_a_gain_is_compared_by_its_global_weight(prior):
     gamma, scale = torch.randn_like(prior.mean), torch.rand_like(prior.mean) + 0.1
-    gain, spread = torch.full((O,), 1.7, dtype=torch.float64), torch.full((O,), 0.3, dtype=torch.float64)
+    gain, spread = torch.full((COLUMNS,), 1.7, dtype=torch.float64), torch.full((COLUMNS,), 0.3, dtype=torch.float64)
     matched = Independent(MatchedGaussian.from_gain(gamma, gain, spread, scale=scale), 2)
     torch.testing.assert_close(
         kl_divergence(matched, prior), kl_divergence(Independent(Normal(gamma, scale), 2), prior)
@@ -79,12 +82,10 @@ def test_gradients_of_the_kl(prior):
 
 def test_a_guide_of_another_shape_is_refused(prior):
     with pytest.raises(ValueError, match="events of shape"):
-        kl_divergence(Independent(Normal(torch.zeros(4, 1, I, O), torch.ones(4, 1, I, O)), 1), prior)
+        kl_divergence(Independent(Normal(torch.zeros(4, 1, ROWS, COLUMNS), torch.ones(4, 1, ROWS, COLUMNS)), 1), prior)
 
 
 def test_the_elbo_takes_this_kl_and_does_not_fall_back_to_monte_carlo(prior):
-    import pyro
-
     q = guide(prior.mean)
 
     def model():
