@@ -1,7 +1,7 @@
 """A run that can be killed at any moment: its states between two tasks, and the position inside one.
 
-    FOLDER/tasks/       the method and what was learned, after each task
-           position-3/  inside task 3, while it is learned
+FOLDER/tasks/       the method and what was learned, after each task
+       position-3/  inside task 3, while it is learned
 """
 
 from collections.abc import Callable, Mapping, Sequence

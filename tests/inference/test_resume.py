@@ -84,7 +84,9 @@ def test_a_position_is_not_begun_anew(toy, tmp_path):
         run("claw", toy, tmp_path, die=3)
     tasks = toy.tasks(SEEDS)
     resumable = Resumable(tmp_path, {"run": "claw"}, tasks, 0.0)
-    list(learn_tasks(made("claw", toy), tasks[:1], BUDGET, SEEDS, on_step=lambda *a: seen.append(a), resumable=resumable))
+    list(
+        learn_tasks(made("claw", toy), tasks[:1], BUDGET, SEEDS, on_step=lambda *a: seen.append(a), resumable=resumable)
+    )
     assert seen[0][1] == 3 and len(seen) == BUDGET.steps(tasks[0]) - 3
 
 
