@@ -6,7 +6,7 @@
 
 Each file is written under another name, synced and put in place by an atomic replace; the JSON comes last and names
 the checksum of the tensors. So a kill at any moment, also during a write, leaves whole checkpoints only: a tensors file
-without its JSON does not count. A checkpoint that is damaged, or of something else, is reported and the one before used.
+without its JSON does not count. A checkpoint that is damaged, or of something else, is named, and the one before used.
 """
 
 import hashlib

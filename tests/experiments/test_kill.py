@@ -1,4 +1,4 @@
-"""Runs that are really killed, at random moments, and go on: 26 kills in all, between tasks, inside them, in a write."""
+"""Runs that are really killed, at random moments, and go on: 26 kills, between tasks, inside them, in a write."""
 
 import json
 import multiprocessing

@@ -104,7 +104,7 @@ def test_a_full_disk_or_a_read_only_folder_is_one_sentence_and_nothing_is_lost(t
 
 def test_a_write_that_the_system_cuts_short(two):
     """A limit on the size of files, in a process of its own: the write really ends in the middle."""
-    checkpoints, said = two
+    checkpoints, _ = two
     code = f"""
 import resource, signal, torch
 from pathlib import Path
