@@ -53,8 +53,8 @@ def from_arrays(
     if epochs < 1 or batch_size < 1:
         raise InputError(f"epochs={epochs} and batch_size={batch_size} of {name} must be 1 or more.")
     shares = check_shares(parts)
-    checked = [checked(task, pair) for task, pair in _named(name, tasks).items()]
-    sets = [without_duplicates(one) for one in checked]
+    given = [checked(task, pair) for task, pair in _named(name, tasks).items()]
+    sets = [without_duplicates(one) for one in given]
     for one in sets:
         if len(np.unique(one.labels)) < 2:
             raise InputError(f"Task {one.name} has different images of one class only: give it at least two classes.")
@@ -64,7 +64,7 @@ def from_arrays(
                 f"all tasks images of one shape and dtype."
             )
     check_net(name, net, sets[0].images)
-    dropped = sum(map(len, checked)) - sum(map(len, sets))
+    dropped = sum(map(len, given)) - sum(map(len, sets))
     return Benchmark(
         name=name,
         title=name,
