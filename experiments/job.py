@@ -14,7 +14,7 @@ import torch
 from pyroclaw.data import benchmarks
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.errors import InputError, choose
-from pyroclaw.experiments import presets
+from pyroclaw.experiments import posteriors, presets
 from pyroclaw.experiments.console import View
 from pyroclaw.experiments.records import Results, fingerprint
 from pyroclaw.inference.memory import keep_freed_memory
@@ -53,7 +53,7 @@ class Common:
     out: Path = Path("runs")
     """Folder for the records of runs."""
     samples: int = 10
-    """Samples of the posterior, for the calibration of averaged predictions; 0 leaves it out."""
+    """Samples of the posterior, for the calibration of averaged predictions; 0 leaves it and posterior.nc out."""
     transfer: bool = False
     """Measure forward transfer too: the last task's accuracy after each number of others. Doubles the time."""
     checkpoint: float = 60.0
@@ -169,6 +169,8 @@ class Job:
             ):
                 self.results.add(learned)
                 view.learned(names[learned.index], learned.test.cpu().numpy())
+            if samples:
+                posteriors.write(self.results.folder, method, tasks, self.results.plates[-1][1], plate, self.device)
             resumable.clear()
         return names
 

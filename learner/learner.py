@@ -37,6 +37,7 @@ from pyroclaw.inference.checkpoint import Checkpoints
 from pyroclaw.inference.evaluate import accuracy
 from pyroclaw.inference.method import Budget, Training
 from pyroclaw.inference.state import Packer, Unpacker
+from pyroclaw.inference.to_arviz import Examples, datasets, inference_data
 from pyroclaw.learner.device import find_device
 from pyroclaw.learner.tasks import alike, inputs, make_task, pair, places
 from pyroclaw.learner.uncertainty import Uncertainty, decompose, sampled
@@ -213,6 +214,27 @@ class Learner:
             raise InputError(f"samples={samples} must be 0 or above.")
         x = inputs("x", x, self.kind, flat=self.net.kind == "mlp").to(self.device)
         return sampled(self.method, index, x, samples, self._streams(index, "predict"))
+
+    def to_arviz(self, data: Mapping[str, Any] | None = None, draws: int = 100, weights: bool = False) -> Any:
+        """The posterior as arviz's `InferenceData` (:mod:`pyroclaw.inference.to_arviz`).
+
+        :param data: by the name of a task (images, labels) that it was trained on, for the log-likelihood.
+        :param weights: add draws of all weights.
+        """
+        if not self.tasks:
+            raise InputError("The learner has learned no task yet: call learn first.")
+        numbers = {name: number for number, name in enumerate(self.tasks)}
+        fitted = {numbers[self._task(name)]: self._examples(name, one) for name, one in (data or {}).items()}
+        streams = Streams(self.seeds, "arviz", device=self.device)
+        traces = list(self.elbo.values())
+        groups = datasets(self.method, list(self.tasks), traces, streams, fitted, draws=draws, weights=weights)
+        return inference_data(groups)
+
+    def _examples(self, name: str, data: Any) -> Examples:
+        images, labels = pair(name, data)
+        x = inputs(name, images, self.kind, flat=self.net.kind == "mlp").to(self.device)
+        y = torch.from_numpy(places(name, np.asarray(labels), self.tasks[name])[1]).to(self.device)
+        return Examples(x.expand(len(self.seeds), *x.shape), y.expand(len(self.seeds), -1))
 
     # ---- folders -----------------------------------------------------------------------------------------------
 

@@ -91,7 +91,7 @@ def test_pictures_of_bytes_and_a_convolutional_net():
 
 
 def test_one_head_for_the_classes_of_all_tasks():
-    learner = small("vcl", heads="single", classes=[1, 3, 5, 7], epochs=60, settings={"lr": 0.01})
+    learner = small("claw", heads="single", classes=[1, 3, 5, 7], epochs=60, settings={"lr": 0.01})
     learner.learn(blob([3, 7]))
     learner.learn(blob([1, 5]))
     x, y = blob([1, 5], seed=3)
