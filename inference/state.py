@@ -166,7 +166,7 @@ class Unpacker:
         if not isinstance(cls, type):
             raise InputError(f"a checkpoint has an object of class {node['class']}, which pyroclaw never stores")
         if "fields" in node:
-            made = tuple.__new__(cls, [self.unpack(field) for field in node["fields"]])  # type: ignore[type-var]
+            made: Any = tuple.__new__(cls, [self.unpack(field) for field in node["fields"]])
             self._made[node["number"]] = made
             return made
         made = new if type(new) is cls else object.__new__(cls)

@@ -21,7 +21,7 @@ True
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,7 +88,7 @@ class Learner:
     ) -> None:
         entry = METHODS[choose("method", method, METHODS)]
         for name in settings or {}:
-            choose(f"setting of {method}", name, entry.settings.__dataclass_fields__)
+            choose(f"setting of {method}", name, [field.name for field in fields(entry.settings)])
         for name, value in (("epochs", epochs), ("batch_size", batch_size), ("replicates", replicates)):
             if value <= 0:
                 raise InputError(f"{name}={value} of the learner must be above 0.")

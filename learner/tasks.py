@@ -81,7 +81,7 @@ def make_task(
     held = int(share * size)
     orders = [streams.permutation(r, size) for r in range(len(streams))]
     rows = torch.stack(orders).to(device)
-    shared = {
+    shared: dict[str, Any] = {
         "images": images.to(device),
         "classes": torch.from_numpy(place.astype(np.int64)).to(device),
         "head": torch.arange(classes, device=device).expand(len(streams), -1),
