@@ -6,8 +6,8 @@ elbo.png          the ELBO of each repetition, task by task
 calibration.png   confidence against accuracy on test examples, with the expected calibration error
 """
 
-import os
 import sys
+import webbrowser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 import matplotlib
 
-if not os.environ.get("DISPLAY") or "--show" not in sys.argv:
-    matplotlib.use("Agg")
+matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import tyro
@@ -38,7 +37,7 @@ class Options:
     out: Path | None = None
     """Folder for the PNG files; if not given, that of the run."""
     show: bool = False
-    """Open the plots too."""
+    """Open the PNG files too."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,11 +45,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for path in draw(posteriors.read(options.run), options.run.parent.name, options.out or options.run):
             print(path)
+            if options.show:
+                webbrowser.open(path.resolve().as_uri())
     except InputError as error:
         print(f"inspect: {error}", file=sys.stderr)
         return FAILED
-    if options.show:
-        plt.show()
     return 0
 
 
@@ -69,6 +68,7 @@ def draw(data: Any, title: str, out: Path) -> list[Path]:
             figure.savefig(made[-1], dpi=120, metadata={"Software": None})
         except OSError as error:
             raise InputError(f"--out: {made[-1]} cannot be written ({error.strerror}); name another folder") from error
+        plt.close(figure)
     return made
 
 

@@ -18,10 +18,9 @@ True
 (2,)
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,19 +32,16 @@ from pyroclaw.data.benchmark import Heads, NetPreset
 from pyroclaw.data.benchmarks import as_tensor
 from pyroclaw.data.own import check_net, checked, kind
 from pyroclaw.errors import InputError, choose
-from pyroclaw.inference.checkpoint import Checkpoints
 from pyroclaw.inference.evaluate import accuracy
 from pyroclaw.inference.method import Budget, Training
-from pyroclaw.inference.state import Packer, Unpacker
 from pyroclaw.inference.to_arviz import Examples, datasets, inference_data
 from pyroclaw.learner.device import find_device
+from pyroclaw.learner.folder import load, save
 from pyroclaw.learner.tasks import alike, inputs, make_task, pair, places
 from pyroclaw.learner.uncertainty import Uncertainty, decompose, sampled
 from pyroclaw.models import METHODS
 from pyroclaw.nets import make_net
 from pyroclaw.streams import Streams
-
-IDENTITY = {"kind": "learner"}  # of its checkpoints
 
 
 class Report(NamedTuple):
@@ -142,13 +138,14 @@ class Learner:
         task = make_task(name, images, place, len(own), flat, self.options["validation"], streams("rows"))
         if self.method is None:
             self.shape = [images[0].numel()] if flat else list(images.shape[1:])
-        method = self._new() if self.method is None else deepcopy(self.method)
+        method = self.new_method() if self.method is None else deepcopy(self.method)
         elbo = method.learn(index, task, Training(self.budget, streams))
         self.method, self.kind, self.tasks[name], self.elbo[name] = method, kind(found), own, elbo.cpu()
         right = accuracy(method, index, task.validation).mean().item()
         return Report(name, own, right, elbo.cpu().numpy(), method.summary())
 
-    def _new(self) -> Any:
+    def new_method(self) -> Any:
+        """As it is before the first task."""
         assert self.shape is not None  # the first task is there
         streams = Streams(self.seeds, "init", device=self.device)
         entry = METHODS[self.options["method"]]
@@ -240,10 +237,7 @@ class Learner:
 
     def save(self, folder: str | Path) -> None:
         """Write all that is needed to answer and to go on learning; the save before is kept too."""
-        plain = {"options": self.options, "net": asdict(self.net), "shape": self.shape, "kind": self.kind}
-        packer = Packer()
-        state = packer.pack({"method": self.method, "tasks": self.tasks, "elbo": self.elbo})
-        Checkpoints(Path(folder), IDENTITY).save({"learner": plain, "state": state}, packer.tensors)
+        save(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "auto") -> "Learner":
@@ -251,19 +245,4 @@ class Learner:
 
         If the last save is damaged, a warning says so and the one before is loaded.
         """
-        said: list[str] = []
-        saved = Checkpoints(Path(folder), IDENTITY, said.append).load()
-        if saved is None:
-            raise InputError(
-                said[0] if said else f"{folder} has no saved learner: give the folder that save was given."
-            )
-        for sentence in said:
-            warnings.warn(sentence, stacklevel=2)
-        plain = saved.state["learner"]
-        net = NetPreset(**plain["net"] | {"hidden": tuple(plain["net"]["hidden"])})
-        learner = cls(net=net, device=device, **plain["options"])
-        learner.kind, learner.shape = plain["kind"], plain["shape"]
-        new = None if learner.shape is None else learner._new()
-        found = Unpacker(saved.tensors, device=learner.device).unpack(saved.state["state"], {"method": new})
-        learner.method, learner.tasks, learner.elbo = found["method"], found["tasks"], found["elbo"]
-        return learner
+        return load(cls, Path(folder), device)

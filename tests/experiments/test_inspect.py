@@ -23,9 +23,11 @@ FOLDER = Path(run.__file__).parent
 def runs(data_dir, tmp_path_factory):
     """Folders of a run of CLAW and one of VCL, two repetitions each."""
     out = tmp_path_factory.mktemp("runs")
-    for method in ("claw", "vcl"):
-        place = ("--data-dir", str(data_dir), "--out", str(out), "--method", method, "--threads", "1", "--quiet")
-        assert run.main([*place, "--replicates", "2", "--epochs", "4", "--batch-size", "16"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(posteriors, "EXAMPLES", 60)
+        for method in ("claw", "vcl"):
+            place = ("--data-dir", str(data_dir), "--out", str(out), "--method", method, "--threads", "1", "--quiet")
+            assert run.main([*place, "--replicates", "2", "--epochs", "4", "--batch-size", "16"]) == 0
     return {path.parent.name: path for path in out.glob("split_notmnist/*/*")}
 
 
@@ -35,7 +37,7 @@ def test_a_run_leaves_the_posterior_of_each_repetition(runs):
     both = posteriors.read(runs["claw"])
     assert both.posterior.chain.values.tolist() == [0, 1]
     np.testing.assert_array_equal(both.posterior.gain.sel(chain=1), alone.posterior.gain.sel(chain=1))
-    assert both.log_likelihood.label.shape[2] == 2 * alone.log_likelihood.label.shape[2] == 2 * 5 * 48
+    assert both.log_likelihood.label.shape[2] == 2 * alone.log_likelihood.label.shape[2] == 2 * 5 * 12
 
 
 def test_the_probabilities_are_those_that_the_record_is_about(runs):
@@ -45,7 +47,7 @@ def test_the_probabilities_are_those_that_the_record_is_about(runs):
     found = right.groupby("held_out_task").mean().mean("held_out_task")
     for seed in (0, 1):
         record = json.loads((runs["vcl"] / f"seed{seed}" / "results.json").read_text())
-        assert float(found.sel(chain=seed)) == pytest.approx(np.mean(record["test_accuracy"][-1]), abs=0.08)
+        assert float(found.sel(chain=seed)) == pytest.approx(np.mean(record["test_accuracy"][-1]), abs=0.15)
 
 
 def test_methods_are_compared_on_equal_observations(runs):

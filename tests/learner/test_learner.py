@@ -1,6 +1,8 @@
 """Tasks of a user's own: every kind of data, every method, and every way to get it wrong."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,6 +40,17 @@ def learned():
     learner.learn(blob([3, 7]), name="birds")
     learner.learn(blob([1, 5, 9]), name="fish")
     return learner
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/learner.md"])
+def test_the_example_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    (example,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "Learner(" in code]
+    images, labels = blob([3, 7])
+    names = {"images": images, "labels": labels}
+    exec(compile(example, page, "exec"), names)
+    assert names["learner"].tasks and len(list(tmp_path.iterdir())) == 1
 
 
 # ---- every method, every kind of data --------------------------------------------------------------------------------
