@@ -1,10 +1,10 @@
-# make run: set up and run the main job. make test: set up and run the tests.
+# make run: set up and run the main job. make test: set up and run the tests. make audit: known holes in dependencies.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?= --bench split_notmnist
 
-.PHONY: run test lint clean
+.PHONY: run test lint audit clean
 
 run: $(VENV)/.run
 	$(BIN)/python experiments/run.py $(ARGS)
@@ -19,6 +19,12 @@ lint: $(VENV)/.dev
 	rm -rf build
 	$(BIN)/pip install --quiet --no-deps --target build/lint .
 	MYPYPATH=build/lint $(BIN)/mypy -p pyroclaw
+
+# whatever cannot be audited fails too: no answer is not a good answer
+audit: $(VENV)/.run
+	$(BIN)/pip install --quiet --editable ".[audit]"
+	$(BIN)/pip freeze --exclude-editable > $(VENV)/audit.txt
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement $(VENV)/audit.txt
 
 $(VENV)/.run: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --editable .

@@ -47,6 +47,10 @@ class View(AbstractContextManager):
     def begin(self, steps: int) -> None:
         self.progress.update(self.bar, total=steps)
 
+    def skip(self, steps: int) -> None:
+        """Steps that an earlier process has made."""
+        self.progress.advance(self.bar, steps)
+
     def step(self, names: Sequence[str], task: int, step: int, elbo: Tensor) -> None:
         if step % REFRESH == 0:
             self.progress.update(self.bar, description=names[task], elbo=f"{elbo.item():.4f}")

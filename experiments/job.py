@@ -14,10 +14,11 @@ import torch
 from pyroclaw.data import benchmarks
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.errors import InputError, choose
-from pyroclaw.experiments import presets
+from pyroclaw.experiments import posteriors, presets
 from pyroclaw.experiments.console import View
-from pyroclaw.experiments.records import Results
+from pyroclaw.experiments.records import Results, fingerprint
 from pyroclaw.inference.memory import keep_freed_memory
+from pyroclaw.inference.resume import Resumable
 from pyroclaw.inference.sequence import learn_tasks
 from pyroclaw.inference.svi import Budget
 from pyroclaw.models import METHODS, Entry
@@ -52,9 +53,11 @@ class Common:
     out: Path = Path("runs")
     """Folder for the records of runs."""
     samples: int = 10
-    """Samples of the posterior, for the calibration of averaged predictions; 0 leaves it out."""
+    """Samples of the posterior, for the calibration of averaged predictions; 0 leaves it and posterior.nc out."""
     transfer: bool = False
     """Measure forward transfer too: the last task's accuracy after each number of others. Doubles the time."""
+    checkpoint: float = 60.0
+    """Seconds between two checkpoints inside a task; 0 makes one after each step. There is always one after a task."""
     threads: int | None = None
     """CPU threads; if not given, all cores."""
     quiet: bool = False
@@ -67,7 +70,7 @@ class Common:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InputError(f"--{name.replace('_', '-')} is {value}, but must be above 0")
-        for name in ("seed", "samples"):
+        for name in ("seed", "samples", "checkpoint"):
             if getattr(self, name) < 0:
                 raise InputError(f"--{name} is {getattr(self, name)}, but must be 0 or above")
 
@@ -106,11 +109,23 @@ class Job:
     budget: Budget
     device: torch.device
     results: Results
+    checkpoint: float
 
     def run(
-        self, seeds: Sequence[int], view: View, stop: Callable[[], bool], samples: int, transfer: bool
+        self,
+        seeds: Sequence[int],
+        view: View,
+        stop: Callable[[], bool],
+        samples: int,
+        transfer: bool,
+        resume: bool = True,
+        adopt: bool = False,
     ) -> list[str]:
-        """Every plate of repetitions through all tasks; the names of the tasks."""
+        """Every plate of repetitions through all tasks; the names of the tasks.
+
+        :param resume: go on from checkpoints; otherwise begin anew.
+        :param adopt: leave out plates that have finished records.
+        """
         one_by_one = self.entry.one_by_one
         if self.device.type == "cpu" and self.bench.net.kind == "cnn":
             # a core is busy with one replicate's convolutions: two in a plate take longer than one after the other
@@ -122,19 +137,54 @@ class Job:
             net = make_net(self.bench.net, self.bench.input_shape)
             streams = Streams(plate, "init", device=self.device)
             method = self.entry.make(net, self.bench.heads, streams, self.settings)
+            efforts = [method.effort(index) * self.budget.steps(task) for index, task in enumerate(tasks)]
             if number == 0:
-                efforts = [method.effort(index) * self.budget.steps(task) for index, task in enumerate(tasks)]
                 view.begin(len(plates) * round(sum(efforts)))
             if len(plates) == 1 or self.bench.recipe.shuffle == "nothing":
                 names = [task.name for task in tasks]
-            self.results.begin_plate(plate)
-            step = partial(view.step, names)
+            resumable = self._resumable(plate, tasks, samples, transfer, view.say)
+            found = resumable.load(method, self.device) if resume else None
+            if adopt and found is None and self.results.adopt(plate):
+                view.skip(round(sum(efforts)))
+                continue
+            if not resume:
+                resumable.clear()
+            method, done = found or (method, [])
+            if done:
+                view.say(f"going on after task {len(done)} of {len(tasks)}, from {resumable.folder}")
+            view.skip(round(sum(efforts[: len(done)])))
+            self.results.begin_plate(plate, done)
             for learned in learn_tasks(
-                method, tasks, self.budget, plate, self.device, step, stop, samples=samples, transfer=transfer
+                method,
+                tasks,
+                self.budget,
+                plate,
+                self.device,
+                partial(view.step, names),
+                stop,
+                samples=samples,
+                transfer=transfer,
+                resumable=resumable,
+                done=done,
             ):
                 self.results.add(learned)
                 view.learned(names[learned.index], learned.test.cpu().numpy())
+            if samples:
+                posteriors.write(self.results.folder, method, tasks, self.results.plates[-1][1], plate, self.device)
+            resumable.clear()
         return names
+
+    def _resumable(self, plate: Sequence[int], tasks, samples: int, transfer: bool, say) -> Resumable:
+        """Checkpoints of a plate; what is measured along the way belongs to its identity too."""
+        folder = self.results.folder / f"checkpoint-{plate[0]}-{plate[-1]}"
+        identity = {
+            "fingerprint": fingerprint(self.results.config),
+            "seeds": list(plate),
+            "device": str(self.device),
+            "samples": samples,
+            "transfer": transfer,
+        }
+        return Resumable(folder, identity, tasks, self.checkpoint, say)
 
 
 def plan(common: Common, bench: Benchmark, method: str, settings: Any, device: torch.device) -> Job:
@@ -160,7 +210,8 @@ def plan(common: Common, bench: Benchmark, method: str, settings: Any, device: t
     protocol = {"epochs": bench.epochs, "batch_size": bench.batch_size, "split": "image", "augment": True}
     used = {key: config[key] for key in protocol}
     setting = presets.setting_name(settings, settings_of(common.bench, method), protocol, used)
-    return Job(bench, METHODS[method], settings, budget, device, Results(common.out, setting, config, bench.task_count))
+    results = Results(common.out, setting, config, bench.task_count)
+    return Job(bench, METHODS[method], settings, budget, device, results, common.checkpoint)
 
 
 @contextmanager

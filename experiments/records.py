@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 
 from pyroclaw.errors import InputError
 from pyroclaw.inference.calibration import Calibration
+from pyroclaw.inference.checkpoint import replace_file, writing
 from pyroclaw.inference.sequence import Learned
 
 VERSIONED = ("pyroclaw", "pyro-ppl", "torch", "torchvision", "numpy")
@@ -41,15 +41,7 @@ def fingerprint(config: Mapping[str, Any]) -> str:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write by atomic replace: readers see the old file or the new one, never a part."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        try:
-            json.dump(content, file, indent=1, allow_nan=False)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    replace_file(path, json.dumps(content, indent=1, allow_nan=False).encode())
 
 
 def environment() -> dict[str, Any]:
@@ -92,9 +84,17 @@ class Results:
         self.folder = out / config["bench"] / config["method"] / f"{setting}-{fingerprint(config)}"
         self.config, self.tasks, self.environment = config, tasks, environment()
         self.plates: list[tuple[list[int], list[Learned]]] = []
+        self.adopted: list[int] = []  # seeds whose finished records were there
 
-    def begin_plate(self, seeds: list[int]) -> None:
-        self.plates.append((seeds, []))
+    def adopt(self, seeds: list[int]) -> bool:
+        """Take the records of these seeds as they are, if all are finished."""
+        finished = all((self.folder / f"seed{seed}" / FINISHED).exists() for seed in seeds)
+        self.adopted += seeds if finished else []
+        return finished
+
+    def begin_plate(self, seeds: list[int], done: Sequence[Learned] = ()) -> None:
+        """:param done: tasks that an earlier process has learned."""
+        self.plates.append((seeds, list(done)))
         for seed in seeds:
             folder = self.folder / f"seed{seed}"
             try:
@@ -110,13 +110,15 @@ class Results:
         tasks.append(learned)
         for replicate, seed in enumerate(seeds):
             folder, record = self.folder / f"seed{seed}", self._record(seeds, tasks, replicate)
-            write_json(folder / UNFINISHED, record)
-            if len(tasks) == self.tasks:  # an earlier run of the same is replaced only now
-                os.replace(folder / UNFINISHED, folder / FINISHED)
+            with writing(folder):
+                write_json(folder / UNFINISHED, record)
+                if len(tasks) == self.tasks:  # an earlier run of the same is replaced only now
+                    os.replace(folder / UNFINISHED, folder / FINISHED)
 
     def summary(self) -> dict[str, Any]:
         """Of the records of this run."""
-        return summarise(read(self.folder, [seed for seeds, tasks in self.plates if tasks for seed in seeds]))
+        own = [seed for seeds, tasks in self.plates if tasks for seed in seeds]
+        return summarise(read(self.folder, [*self.adopted, *own]))
 
     def _record(self, plate: list[int], tasks: list[Learned], r: int) -> dict[str, Any]:
         transfer = [round(task.transfer[r].item(), 6) for task in tasks if task.transfer is not None]

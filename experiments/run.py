@@ -30,6 +30,8 @@ class Options(Common):
     method: Annotated[str, tyro.conf.arg(help=f"Method: {', '.join(METHODS)}; 'list' explains them.")] = "claw"
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default=())
     """Change a setting of the method, as NAME=VALUE; may be repeated."""
+    resume: bool = False
+    """Go on from the checkpoints of a run that was stopped or killed; without it a run begins anew."""
     adapt: bool = False
     """With rcl: each task also learns a gain of each existing neuron, so that fewer units need be added."""
 
@@ -60,7 +62,9 @@ def run(options: Options, console: Console) -> int:
         bench = options.benchmark(view.say)
         job = plan(options, bench, options.method, settings, device)
         try:
-            names = job.run(options.seeds(), view, stop, options.samples, options.transfer)
+            names = job.run(
+                options.seeds(), view, stop, options.samples, options.transfer, options.resume, adopt=options.resume
+            )
         except Interrupted:
             return _interrupted(job.results)
     summary = job.results.summary()
@@ -73,9 +77,9 @@ def run(options: Options, console: Console) -> int:
 
 def _interrupted(results) -> int:
     done = sum(len(tasks) for _, tasks in results.plates)
+    again = shlex.join(["pyroclaw", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
     print(
-        f"pyroclaw: interrupted; {done} finished tasks are kept in {results.folder}; to run it again from the start: "
-        f"{shlex.join(['pyroclaw', *sys.argv[1:]])}",
+        f"pyroclaw: interrupted; {done} finished tasks are kept in {results.folder}; to go on from here: {again}",
         file=sys.stderr,
     )
     return INTERRUPTED

@@ -6,6 +6,8 @@ log-probabilities of latent sites, which Pyro evaluates in both traces although 
 conversion of the loss to a Python float at every step, which would wait for the device.
 """
 
+from collections.abc import Mapping
+
 import pyro.poutine as poutine
 import torch
 from pyro.distributions.util import scale_and_mask
@@ -42,8 +44,7 @@ class AnalyticELBO(TraceMeanField_ELBO):
 
     def replicate_losses(self, model, guide, *args, **kwargs) -> Tensor:
         """Minus the ELBO of each replicate [R], where a plate of replicates is outermost."""
-        terms = self.terms(model, guide, *args, **kwargs).values()
-        return -torch.stack([term.flatten(1).sum(1) for term in terms]).sum(0)
+        return per_replicate(self.terms(model, guide, *args, **kwargs))
 
     def differentiable_loss(self, model, guide, *args, **kwargs) -> Tensor:
         return -torch.stack([term.sum() for term in self.terms(model, guide, *args, **kwargs).values()]).sum()
@@ -56,6 +57,11 @@ class AnalyticELBO(TraceMeanField_ELBO):
         loss = self.differentiable_loss(model, guide, *args, **kwargs)
         loss.backward()
         return loss.item()
+
+
+def per_replicate(terms: Mapping[str, Tensor]) -> Tensor:
+    """Minus the ELBO of each replicate [R] from its summands."""
+    return -torch.stack([term.flatten(1).sum(1) for term in terms.values()]).sum(0)
 
 
 def _kl(name: str, guide_site, model_site) -> Tensor:

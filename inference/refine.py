@@ -74,6 +74,7 @@ class WithCoreset(Classifier):
         task = Task(f"coreset {index + 1}", 0, size, coreset, coreset, coreset)  # type: ignore[arg-type]
         budget = Budget(training.budget.epochs, min(training.budget.batch_size, size))
         fit(twin, task, budget, training.streams(f"refine {index}"), stop=training.stop)
+        twin.priors = {}  # an answer needs none, and there is a copy for each task
         return twin
 
     def logits(self, task: int, x: Tensor, noise: Streams | None = None) -> Tensor:

@@ -13,6 +13,8 @@ from pyroclaw.data.part import Task
 from pyroclaw.inference.calibration import calibration
 from pyroclaw.inference.evaluate import accuracy
 from pyroclaw.inference.method import Budget, Method, Training
+from pyroclaw.inference.position import keeping
+from pyroclaw.inference.resume import Resumable
 from pyroclaw.streams import Streams
 
 SAMPLED = 2000  # test examples of a task, at most, whose predictions are averaged over samples
@@ -46,6 +48,8 @@ def learn_tasks(
     stop: Callable[[], bool] = lambda: False,
     samples: int = 0,
     transfer: bool = False,
+    resumable: Resumable | None = None,
+    done: Sequence[Learned] = (),
 ) -> Iterator[Learned]:
     """Learn the tasks in order; after each, test on it and all before it.
 
@@ -54,19 +58,26 @@ def learn_tasks(
     :param samples: of the posterior, for the calibration of averaged predictions; 0 leaves it out.
     :param transfer: measure forward transfer: before each task, a copy learns the last task instead. That costs about
         as much again as the run itself, where starting anew for each number of earlier tasks would cost T/2 times.
+    :param resumable: where checkpoints are kept, after each task and inside it.
+    :param done: what the method has learned already, as :meth:`Resumable.load` gave it.
     """
+    so_far = list(done)
     for t, task in enumerate(tasks):
+        if t < len(done):
+            continue
+        keeper = resumable.position(t) if resumable else None
         transferred = _transfer(method, t, tasks, budget, seeds, device, stop) if transfer else None
         began = time.perf_counter()
         streams = partial(_streams, seeds, t, device)
-        elbo = method.learn(t, task, Training(budget, streams, partial(on_step, t), stop))
-        seconds = time.perf_counter() - began
+        with keeping(keeper):
+            elbo = method.learn(t, task, Training(budget, streams, partial(on_step, t), stop))
+        seconds = time.perf_counter() - began + (keeper.seconds if keeper else 0.0)
         test, validation = (
             torch.stack([accuracy(method, k, part) for k, part in enumerate(parts)])
             for parts in ([seen.test for seen in tasks[: t + 1]], [seen.validation for seen in tasks[: t + 1]])
         )
         answering, besides = method.parameters().values(), method.memory().values()
-        yield Learned(
+        learned = Learned(
             index=t,
             test=test,
             validation=validation,
@@ -78,6 +89,10 @@ def learn_tasks(
             calibration=_calibration(method, tasks[: t + 1], seeds, device, samples),
             transfer=test[-1] if transfer and t == len(tasks) - 1 else transferred,
         )
+        yield learned
+        so_far.append(learned)
+        if resumable:
+            resumable.save(method, so_far)
 
 
 def _transfer(method, t: int, tasks, budget, seeds, device, stop) -> Tensor | None:

@@ -10,20 +10,20 @@ from torch import Tensor
 
 from pyroclaw.data.part import Task
 from pyroclaw.handlers import LocalReparameterisation
-from pyroclaw.inference.elbo import AnalyticELBO
+from pyroclaw.inference.elbo import AnalyticELBO, per_replicate
+from pyroclaw.inference.guard import Diverged, check_elbo, check_gradients
 from pyroclaw.inference.memory import release_memory
 from pyroclaw.inference.method import Budget, Pair, Phase
+from pyroclaw.inference.position import claim
 from pyroclaw.streams import Streams
+
+__all__ = ["Budget", "Diverged", "Interrupted", "fit", "order"]
 
 BETAS = (0.9, 0.999)  # of Adam, as in the paper
 
 
 class Interrupted(Exception):
     """The user asked to stop; the last step was finished."""
-
-
-class Diverged(ArithmeticError):
-    """The ELBO is no longer a number."""
 
 
 def order(sizes: Tensor, length: int, streams: Streams) -> Tensor:
@@ -54,33 +54,60 @@ def fit(
     """
     steps = budget.steps(task)
     positions = order(task.train.sizes, steps * budget.batch_size, streams)
-    elbo, trace, step = AnalyticELBO(), [], 0
-    phases = pair.phases()
+    elbo, phases = AnalyticELBO(), pair.phases()
+    trace: list[Tensor] = []
+    step, start, keeper, kept = 0, 0, claim(), None
+    if keeper is not None:
+        kept = keeper.begin(pair, streams, [one for phase in phases for one in _parameters(phase)])
+        if kept is not None:
+            step, trace = kept["step"], list(kept["trace"])
     for phase, end in zip(phases, _ends(phases, steps), strict=True):
-        optimiser = torch.optim.Adam(phase.groups, betas=BETAS, fused=True)
-        trained = [parameter for group in phase.groups for parameter in group["params"]]
+        optimiser, trained = torch.optim.Adam(phase.groups, betas=BETAS, fused=True), _parameters(phase)
+        if kept is not None and start < step < end:
+            optimiser.load_state_dict(optimiser.state_dict() | {"state": kept["adam"]})
         for parameter in trained:
             parameter.requires_grad_(True)
         while step < end:
             x, y = task.train.batch(positions[:, step * budget.batch_size : (step + 1) * budget.batch_size])
             # the first step of a phase is checked by Pyro, the others need not be: they differ in numbers only
             with pyro.validation_enabled(not optimiser.state), LocalReparameterisation(streams):
-                losses = elbo.replicate_losses(pair.model, pair.guide, x, y)
+                terms = _terms(elbo, pair, x, y)
+            losses = per_replicate(terms)
             optimiser.zero_grad()
             losses.sum().backward()
+            check_elbo(losses, terms, task.name, step)
+            check_gradients(pair, trained, task.name, step)
             optimiser.step()
             pair.constrain()
             trace.append(-losses.detach())
             on_step(step, trace[-1].mean())
             step += 1
             release_memory(step)
-            if stop():
+            asked = stop()
+            if keeper is not None and (asked or keeper.due()):
+                keeper.keep(step, trace, optimiser)
+            if asked:
                 raise Interrupted
         for parameter in trained:
             parameter.requires_grad_(False)
-        if trace and not torch.isfinite(trace[-1]).all():
-            raise Diverged(f"the ELBO of task {task.name!r} is {trace[-1].sum().item()} after step {step}")
+        start = end
     return torch.stack(trace)
+
+
+def _terms(elbo: AnalyticELBO, pair: Pair, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Without Pyro's checks if these fail: where numbers are to blame, the guard says better which."""
+    try:
+        return elbo.terms(pair.model, pair.guide, x, y)
+    except ValueError:
+        with pyro.validation_enabled(False):
+            terms = elbo.terms(pair.model, pair.guide, x, y)
+        if torch.isfinite(per_replicate(terms)).all():
+            raise
+        return terms
+
+
+def _parameters(phase: Phase) -> list[Tensor]:
+    return [parameter for group in phase.groups for parameter in group["params"]]
 
 
 def _ends(phases: Sequence[Phase], steps: int) -> list[int]:

@@ -20,6 +20,7 @@ def test_the_wheel_holds_the_packages_under_one_name(tmp_path):
         ("pyroclaw", "pyroclaw"),
         ("models", "pyroclaw/models"),
         ("inference", "pyroclaw/inference"),
+        ("learner", "pyroclaw/learner"),
         ("experiments", "pyroclaw/experiments"),
     ):
         expected = {f"{installed}/{path.relative_to(ROOT / source)}" for path in (ROOT / source).rglob("*.py")}

@@ -53,18 +53,18 @@ def from_arrays(
     if epochs < 1 or batch_size < 1:
         raise InputError(f"epochs={epochs} and batch_size={batch_size} of {name} must be 1 or more.")
     shares = check_shares(parts)
-    checked = [_checked(task, pair) for task, pair in _named(name, tasks).items()]
-    sets = [without_duplicates(one) for one in checked]
+    given = [checked(task, pair) for task, pair in _named(name, tasks).items()]
+    sets = [without_duplicates(one) for one in given]
     for one in sets:
         if len(np.unique(one.labels)) < 2:
             raise InputError(f"Task {one.name} has different images of one class only: give it at least two classes.")
-        if _kind(one) != _kind(sets[0]):
+        if kind(one) != kind(sets[0]):
             raise InputError(
-                f"The images of task {one.name} are {_kind(one)}, those of task {sets[0].name} {_kind(sets[0])}: give "
+                f"The images of task {one.name} are {kind(one)}, those of task {sets[0].name} {kind(sets[0])}: give "
                 f"all tasks images of one shape and dtype."
             )
-    _check_net(name, net, sets[0].images)
-    dropped = sum(map(len, checked)) - sum(map(len, sets))
+    check_net(name, net, sets[0].images)
+    dropped = sum(map(len, given)) - sum(map(len, sets))
     return Benchmark(
         name=name,
         title=name,
@@ -83,19 +83,22 @@ def from_datasets(
     name: str, datasets: Sequence[Dataset] | Mapping[str, Dataset], **options: Unpack[Options]
 ) -> Benchmark:
     """One task for each torch `Dataset` of (image, label); images may be tensors, arrays or Pillow images."""
-    tasks = {}
-    for task, dataset in _named(name, datasets).items():
-        images, labels = [], []
-        for image, label in _samples(dataset):
-            images.append(np.asarray(image))
-            labels.append(np.asarray(label))
-            if images[-1].shape != images[0].shape:
-                raise InputError(
-                    f"Image {len(images) - 1} of task {task} is {images[-1].shape}, the ones before {images[0].shape}: "
-                    f"resize them to one shape."
-                )
-        tasks[task] = (np.stack(images) if images else np.empty((0, 1)), np.array(labels))
+    tasks = {task: stacked(task, dataset) for task, dataset in _named(name, datasets).items()}
     return from_arrays(name, tasks, **options)
+
+
+def stacked(task: str, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """The images and labels of a `Dataset` as two arrays."""
+    images, labels = [], []
+    for image, label in _samples(dataset):
+        images.append(np.asarray(image))
+        labels.append(np.asarray(label))
+        if images[-1].shape != images[0].shape:
+            raise InputError(
+                f"Image {len(images) - 1} of task {task} is {images[-1].shape}, the ones before {images[0].shape}: "
+                f"resize them to one shape."
+            )
+    return np.stack(images) if images else np.empty((0, 1)), np.array(labels)
 
 
 def _named(name: str, tasks: Any) -> dict[str, Any]:
@@ -117,11 +120,11 @@ def _array(task: str, values: Any) -> np.ndarray:
         raise InputError(f"Task {task} holds values that make no array: give its images one shape.") from error
 
 
-def _kind(data: DataSet) -> str:
+def kind(data: DataSet) -> str:
     return f"{data.images.dtype} {list(data.images.shape[1:])}"
 
 
-def _checked(task: str, pair: Any) -> DataSet:
+def checked(task: str, pair: Any) -> DataSet:
     """One task's arrays with pictures as [n, H, W] or [n, H, W, C], or a sentence about what is wrong with them."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise InputError(f"Task {task} must be a pair (images, labels).")
@@ -151,7 +154,7 @@ def _checked(task: str, pair: Any) -> DataSet:
     return DataSet(task, np.ascontiguousarray(images), labels.astype(np.int64), "own data")
 
 
-def _check_net(name: str, net: NetPreset, images: np.ndarray) -> None:
+def check_net(name: str, net: NetPreset, images: np.ndarray) -> None:
     """A CNN needs pictures that survive a 2×2 pooling in every block."""
     if net.kind == "cnn" and (images.ndim < 3 or min(images.shape[1:3]) >> net.blocks == 0):
         raise InputError(

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ import torch
 
 from pyroclaw.data.benchmarks import KNOWN
 from pyroclaw.experiments import presets, records, run
+from pyroclaw.inference import checkpoint
+from pyroclaw.inference.checkpoint import replace_file
 from pyroclaw.models import METHODS
 
 SCRIPT = Path(run.__file__)
@@ -90,6 +93,7 @@ def test_the_same_seed_gives_the_same_results(data_dir, tmp_path):
         (["--device", "cuda"], "--device auto or cpu"),
         (["--replicates", "0"], "--replicates is 0"),
         (["--seed", "-1"], "--seed is -1"),
+        (["--checkpoint", "-1"], "--checkpoint is -1"),
         (["--set", "beta"], "NAME=VALUE"),
         (["--set", "betta=1"], "did you mean beta"),
         (["--set", "beta=x"], "must be a float"),
@@ -135,6 +139,103 @@ def test_sigint_stops_after_the_batch_and_keeps_what_is_finished(data_dir, tmp_p
     assert names == {"config.json", "unfinished.json"}  # nothing half-written
 
 
+def bits(folder):
+    """The records but for time, memory and machine."""
+    besides = ("train_seconds", "peak_memory_mb", "environment", "config")
+    return [{key: value for key, value in one.items() if key not in besides} for one in records.read(folder)]
+
+
+class Stop:
+    """As Ctrl-C would, after so many questions."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def __call__(self):
+        self.left -= 1
+        return self.left < 0
+
+
+def test_resume_goes_on_from_an_interrupt_and_leaves_finished_repetitions_alone(
+    data_dir, tmp_path, monkeypatch, capsys
+):
+    options = (
+        "--replicates",
+        "2",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "16",
+        "--quiet",
+        "--samples",
+        "0",
+        "--method",
+        "ltg",
+    )
+    assert run.main(arguments(data_dir, tmp_path / "whole", *options)) == 0
+    expected = bits(record(tmp_path / "whole")[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            run, "sigint", lambda: nullcontext(Stop(80))
+        )  # in the second repetition: ltg runs them one by one
+        assert run.main(arguments(data_dir, tmp_path / "cut", *options)) == 130
+    assert "--resume" in capsys.readouterr().err
+    folder, _ = record(tmp_path / "cut")
+    first = (folder / "seed0" / "results.json").read_bytes()
+    assert run.main(arguments(data_dir, tmp_path / "cut", *options, "--resume")) == 0
+    assert bits(folder) == expected and (folder / "seed0" / "results.json").read_bytes() == first
+    assert run.main(arguments(data_dir, tmp_path / "cut", *options, "--resume")) == 0  # all is there
+    assert bits(folder) == expected and not list(folder.glob("checkpoint-*"))
+
+
+def test_a_damaged_checkpoint_is_told_and_the_run_still_ends_the_same(data_dir, tmp_path, monkeypatch, capsys):
+    options = ("--replicates", "1", "--epochs", "2", "--batch-size", "16", "--samples", "0", "--method", "vcl")
+    assert run.main(arguments(data_dir, tmp_path / "whole", *options)) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "sigint", lambda: nullcontext(Stop(20)))
+        assert run.main(arguments(data_dir, tmp_path / "cut", *options)) == 130
+    newest = max(tmp_path.rglob("checkpoint-0-0/tasks/*.json"))
+    newest.write_text(newest.read_text()[:-9])
+    capsys.readouterr()
+    assert run.main(arguments(data_dir, tmp_path / "cut", *options, "--resume")) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "cannot be used" in line]
+    assert len(told) == 1 and str(newest) in told[0]
+    assert bits(record(tmp_path / "cut")[0]) == bits(record(tmp_path / "whole")[0])
+
+
+def test_a_disk_that_fills_up_is_one_sentence_and_the_run_can_go_on(data_dir, tmp_path, monkeypatch, capsys):
+    options = (
+        "--replicates",
+        "1",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "16",
+        "--samples",
+        "0",
+        "--method",
+        "vcl",
+        "--quiet",
+    )
+    assert run.main(arguments(data_dir, tmp_path / "whole", *options)) == 0
+    capsys.readouterr()
+    written = []
+
+    def full(path, content):
+        written.append(path)
+        if len(written) > 6:
+            raise OSError(28, "No space left on device")
+        replace_file(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "replace_file", full)
+        assert run.main(arguments(data_dir, tmp_path / "cut", *options)) == 2
+    error = capsys.readouterr().err
+    assert "No space left on device" in error and "make room" in error and error.count("\n") == 1
+    assert run.main(arguments(data_dir, tmp_path / "cut", *options, "--resume")) == 0
+    assert bits(record(tmp_path / "cut")[0]) == bits(record(tmp_path / "whole")[0])
+
+
 def test_help_shows_every_option_with_its_default(capsys):
     with pytest.raises(SystemExit) as end:
         run.main(["--help"])
@@ -142,7 +243,7 @@ def test_help_shows_every_option_with_its_default(capsys):
     shown = capsys.readouterr().out
     for option in (
         "--method", "--bench", "--replicates", "--seed", "--epochs", "--batch-size", "--device", "--data-dir",
-        "--out", "--threads", "--quiet",
+        "--out", "--threads", "--quiet", "--resume", "--checkpoint",
     ):  # fmt: skip
         assert option in shown
     assert "split_notmnist" in shown and "{auto,cpu,cuda}" in shown
