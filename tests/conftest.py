@@ -7,10 +7,13 @@ import numpy as np
 import pyro
 import pytest
 import torch
+from hypothesis import settings
 
 from pyroclaw.data.benchmark import NetPreset
 from pyroclaw.data.own import from_arrays
 
+settings.register_profile("seeded", derandomize=not os.environ.get("UNLOCK_SEED"), deadline=None)
+settings.load_profile("seeded")
 torch.set_num_threads(1)  # the tests' tensors are small: threads would mostly wait for each other
 
 

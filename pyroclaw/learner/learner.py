@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +40,6 @@ from pyroclaw.learner.device import find_device
 from pyroclaw.learner.folder import load, save
 from pyroclaw.learner.tasks import alike, inputs, make_task, pair, places
 from pyroclaw.learner.uncertainty import Uncertainty, decompose, sampled
-from pyroclaw.models import METHODS
 from pyroclaw.nets import make_net
 from pyroclaw.streams import Streams
 
@@ -52,6 +52,11 @@ class Report(NamedTuple):
     validation: float  # accuracy on what was set aside, or on the training data if nothing was
     elbo: np.ndarray  # [steps, replicates] per example
     summary: dict  # what the method has to say
+
+
+def _methods() -> Mapping[str, Any]:
+    """The registry of methods, found by name at run time: no module of this package imports a method."""
+    return import_module("pyroclaw.models").METHODS
 
 
 class Learner:
@@ -82,7 +87,8 @@ class Learner:
         validation: float = 0.1,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        entry = METHODS[choose("method", method, METHODS)]
+        methods = _methods()
+        entry = methods[choose("method", method, methods)]
         for name in settings or {}:
             choose(f"setting of {method}", name, [field.name for field in fields(entry.settings)])
         for name, value in (("epochs", epochs), ("batch_size", batch_size), ("replicates", replicates)):
@@ -148,7 +154,7 @@ class Learner:
         """As it is before the first task."""
         assert self.shape is not None  # the first task is there
         streams = Streams(self.seeds, "init", device=self.device)
-        entry = METHODS[self.options["method"]]
+        entry = _methods()[self.options["method"]]
         return entry.make(make_net(self.net, self.shape), self.options["heads"], streams, self.settings)
 
     def _streams(self, index: int, purpose: str) -> Streams:
