@@ -34,6 +34,7 @@ from pyroclaw.streams import Streams
 
 DRAWS = 10  # labels that the expectation is taken over, where there are more classes
 RIDGE = 1e-4  # added to a factor's diagonal, as a share of its mean: pixels that are never on leave A singular
+TINY = torch.finfo(torch.float64).tiny  # where a task is learned with full confidence, precisions are 0
 POWER_STEPS = 50  # of the power method on 2×2 matrices with positive entries, which converges fast
 
 
@@ -131,11 +132,11 @@ def merged(first: Precision, second: Precision) -> Precision:
     weight = torch.ones_like(step[:, :, :1])
     for _ in range(POWER_STEPS):
         weight = step @ weight
-        weight = weight / weight.norm(dim=1, keepdim=True)
+        weight = weight / weight.norm(dim=1, keepdim=True).clamp_min(TINY)
     a = (weight * rows).sum(1)
     g = ((rows * a.unsqueeze(1)).sum(-1, keepdim=True) * columns).sum(1)
     found = Precision(a.view_as(first.rows), g.view_as(first.columns))
-    scale = (_trace(first) + _trace(second)) / _trace(found)
+    scale = (_trace(first) + _trace(second)) / _trace(found).clamp_min(TINY)
     return Precision(found.rows.to(first.rows), (found.columns * scale).to(first.columns))
 
 

@@ -151,6 +151,14 @@ def test_merging_equal_shapes_of_importance_adds_them():
     torch.testing.assert_close(dense(found, 0), 7 * torch.kron(a[0, 0], g[0, 0]))
 
 
+def test_a_task_without_curvature_changes_nothing():
+    some = Precision(torch.eye(3).view(1, 1, 3, 3), torch.eye(2).view(1, 1, 2, 2))
+    none = Precision(*(torch.zeros_like(factor) for factor in some))
+    for pair in ((some, none), (none, some)):
+        torch.testing.assert_close(dense(merged(*pair), 0), torch.eye(6))
+    assert (dense(merged(none, none), 0) == 0).all()
+
+
 def test_gains_scale_rows_and_columns():
     x, w = torch.randn(1, 1, 3), torch.randn(1, 1, 4, 2)
     rows, columns = torch.tensor([[2.0, 0.0, 0.5, 1.0]]), torch.tensor([[3.0, 0.1]])
