@@ -36,6 +36,8 @@ class Common:
     """Repetitions of the protocol, each with its own split, initialisation and noise; if not given, the preset's 10."""
     seed: int = 0
     """Seed of the first repetition; the others follow it."""
+    tasks: int | None = None
+    """Learn only so many tasks, the first ones; named in the record. If not given, all."""
     epochs: float | None = None
     """Passes over each task's training data; if not given, the paper's number."""
     batch_size: int | None = None
@@ -66,7 +68,7 @@ class Common:
     def check(self) -> None:
         """What can be wrong about them, before anything is done."""
         choose("benchmark", self.bench, benchmarks.KNOWN)
-        for name in ("replicates", "epochs", "batch_size", "threads"):
+        for name in ("replicates", "tasks", "epochs", "batch_size", "threads"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InputError(f"--{name.replace('_', '-')} is {value}, but must be above 0")
@@ -79,7 +81,8 @@ class Common:
         return [self.seed + k for k in range(count)]
 
     def benchmark(self, say: Callable[[str], None]) -> Benchmark:
-        return benchmarks.make(self.bench, self.data_dir, self.data, augment=self.augment, split=self.split, log=say)
+        made = benchmarks.make(self.bench, self.data_dir, self.data, augment=self.augment, split=self.split, log=say)
+        return made.first(self.tasks) if self.tasks else made
 
     def prepare(self) -> torch.device:
         """Set torch up; the device."""
@@ -209,6 +212,9 @@ def plan(common: Common, bench: Benchmark, method: str, settings: Any, device: t
     }
     protocol = {"epochs": bench.epochs, "batch_size": bench.batch_size, "split": "image", "augment": True}
     used = {key: config[key] for key in protocol}
+    if bench.recipe.first:
+        config["tasks"] = used["tasks"] = bench.task_count
+        protocol["tasks"] = None
     setting = presets.setting_name(settings, settings_of(common.bench, method), protocol, used)
     results = Results(common.out, setting, config, bench.task_count)
     return Job(bench, METHODS[method], settings, budget, device, results, common.checkpoint)

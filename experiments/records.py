@@ -35,7 +35,8 @@ WINDOWS = 50  # means that a task's ELBO is kept as
 
 def fingerprint(config: Mapping[str, Any]) -> str:
     """A hash of what decides the result of a run, but for its seed."""
-    identity = json.dumps({key: config[key] for key in IDENTITY}, sort_keys=True)
+    keys = (*IDENTITY, "tasks") if "tasks" in config else IDENTITY  # only where it is not all of them
+    identity = json.dumps({key: config[key] for key in keys}, sort_keys=True)
     return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 

@@ -6,7 +6,7 @@ plate if their tasks have equal heads and equal numbers of steps; `plates(seeds)
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -49,7 +49,13 @@ class Benchmark:
 
     @property
     def task_count(self) -> int:
-        return len(self.recipe.outlines)
+        return len(self.recipe.outlines[: self.recipe.first])
+
+    def first(self, tasks: int) -> "Benchmark":
+        """The same with its first tasks only, for a smaller budget; each repetition's tasks are those it had."""
+        if not 0 < tasks <= len(self.recipe.outlines):
+            raise InputError(f"tasks={tasks}, but {self.name} has {len(self.recipe.outlines)}: ask for 1 to that many.")
+        return replace(self, recipe=replace(self.recipe, first=tasks))
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -44,9 +44,13 @@ class Recipe:
     fold: int = 1  # examples made of each training image
     units: np.ndarray | None = None  # [n] images of one unit (a font) stay in one part
     shares: Shares = (0.6, 0.2, 0.2)
+    first: int | None = None  # how many tasks there are, if not all: those that come first in a repetition's own order
 
     def outlines_of(self, seed: int) -> tuple[Outline, ...]:
         """The tasks of one repetition in its own order."""
+        return self._all_outlines_of(seed)[: self.first]
+
+    def _all_outlines_of(self, seed: int) -> tuple[Outline, ...]:
         rng = stream(seed, split.ORDER)
         if self.shuffle == "tasks":
             return tuple(self.outlines[number] for number in rng.permutation(len(self.outlines)))

@@ -50,6 +50,19 @@ def test_a_run_leaves_its_record_and_says_what_it_found(data_dir, tmp_path, caps
     assert f"{100 * results['average_accuracy']['mean']:.2f}" in shown
 
 
+def test_the_first_tasks_alone_are_those_of_the_whole_run_and_are_named(data_dir, tmp_path, capsys):
+    budget = ("--replicates", "1", "--epochs", "1", "--batch-size", "16", "--quiet")
+    assert run.main(arguments(data_dir, tmp_path / "all", *budget)) == 0
+    assert run.main(arguments(data_dir, tmp_path / "two", *budget, "--tasks", "2")) == 0
+    (_, whole), (folder, two) = record(tmp_path / "all"), record(tmp_path / "two")
+    assert two["test_accuracy"] == whole["test_accuracy"][:2] and two["tasks_finished"] == 2
+    assert "tasks-2" in folder.name and json.loads((folder / "seed0" / "config.json").read_text())["tasks"] == 2
+    for wrong in ("9", "-1"):
+        assert run.main(arguments(data_dir, tmp_path / "no", *budget, "--tasks", wrong)) == 2
+    shown = capsys.readouterr().err
+    assert "tasks=9, but split_notmnist has 5" in shown and "--tasks is -1" in shown and not (tmp_path / "no").exists()
+
+
 def test_a_method_whose_nets_differ_runs_its_repetitions_one_by_one(data_dir, tmp_path):
     options = ("--method", "rcl", "--adapt", "--set", "trials=2", "--replicates", "2", "--epochs", "1", "--quiet")
     assert run.main(arguments(data_dir, tmp_path, *options)) == 0
