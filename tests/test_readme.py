@@ -20,7 +20,7 @@ TITLES = {
     "GVCL-FiLM": "gvcl_film",
     "P&C": "pnc",
     "FRCL": "frcl",
-    "RCL (3 repetitions)": "rcl",
+    "RCL": "rcl",
     "LTG": "ltg",
     "fine-tuning (floor)": "finetune",
     "independent nets (ceiling)": "independent",
@@ -72,10 +72,11 @@ def test_numbers_of_the_table_are_those_of_the_records_and_of_the_paper(method, 
     (folder,) = folders
     results = records.summarise(records.read(folder))
     final = 100 * np.mean(results["test_accuracy"][-1], axis=0)
-    assert results["stand_in"] is False and len(final) == (3 if method == "rcl" else 10)
+    assert results["stand_in"] is False and len(final) >= 3
+    fewer = "" if len(final) == 10 else f" [{len(final)}]"
     reported = paper.accuracy(bench, method)
     beside = f" *({reported[0]})*" if reported else ""
-    assert cell == f"{final.mean():.2f} ± {final.std(ddof=1) / len(final) ** 0.5:.2f}{beside}"
+    assert cell == f"{final.mean():.2f} ± {final.std(ddof=1) / len(final) ** 0.5:.2f}{fewer}{beside}"
 
 
 def test_the_table_has_every_measured_method():
