@@ -73,7 +73,7 @@ def curvature(
     """
     names = {id(weight): name for name, weight in weights.items()}
     positions, counts = some_examples(train, streams, examples)
-    sums: dict[str, tuple[Tensor, Tensor]] = {}
+    zero, sums = torch.zeros((), device=streams.device), dict[str, tuple[Tensor, Tensor]]()
     rows_seen: dict[str, int] = {}
     for chunk in torch.arange(positions.shape[1], device=streams.device).split(CHUNK):
         x, _ = train.batch(positions[:, chunk])
@@ -86,9 +86,8 @@ def curvature(
         for name, *own in zip(weights, *by_seed, strict=True):
             entering, leaving = _rows(taps.inputs[name].detach(), valid), [_columns(slope) for slope in own]
             rows_seen[name] = entering.shape[1] // x.shape[1]  # positions an example
-            a, g = entering.mT @ entering, sum(slope.mT @ slope for slope in leaving)
-            before = sums.get(name, (0.0, 0.0))
-            sums[name] = before[0] + a, before[1] + g
+            a, g = sums.get(name, (zero, zero))
+            sums[name] = a + entering.mT @ entering, g + sum((slope.mT @ slope for slope in leaving), start=zero)
     size, taken = train.sizes.view(-1, 1, 1), counts.view(-1, 1, 1)
     return {
         name: Precision((a / (taken * rows_seen[name])).unsqueeze(1), (g * (size / taken)).unsqueeze(1))
