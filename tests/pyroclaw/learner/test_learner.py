@@ -45,7 +45,7 @@ def learned():
 @pytest.mark.parametrize("page", ["README.md", "docs/learner.md"])
 def test_the_example_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / page).read_text(encoding="utf-8")
     (example,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "Learner(" in code]
     images, labels = blob([3, 7])
     names = {"images": images, "labels": labels}
