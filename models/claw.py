@@ -22,7 +22,7 @@ What a task leaves to the next. The prior of task t + 1 has the means of task t'
 "kronecker", the precision that the ELBO's own stationarity demands: that of the prior before plus the curvature of the
 task's likelihood in the shared weights, as a Kronecker product (:mod:`pyroclaw.inference.consolidation`). A neuron that
 a task switches off (gain 0) adds no precision to its weights: they stay free. βλ = 1 then takes it at its word. With
-"none" the prior is the guide itself, whose variances say less: see experiments/FINDINGS.md.
+"none", the paper's own way, the prior is the guide itself, whose variances say less: see experiments/FINDINGS.md.
 """
 
 from dataclasses import dataclass

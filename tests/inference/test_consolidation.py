@@ -12,17 +12,6 @@ from pyroclaw.nets import make_net
 from pyroclaw.streams import Streams
 
 
-class Given:
-    """A training part of given inputs [R, n, d]."""
-
-    def __init__(self, x, sizes):
-        self.x, self.sizes = x, torch.tensor(sizes)
-
-    def batch(self, positions):
-        rows = torch.arange(len(self.x))[:, None]
-        return self.x[rows, positions], torch.zeros_like(positions)
-
-
 def gauss_newton(logits_of, weight, x, temperature):
     """Σ_n Jᵀ H J of one replicate by the Jacobian itself: [P, P] over the entries of the weight, row by row."""
     jacobian = torch.func.jacrev(logits_of)(weight, x).flatten(2)  # [n, classes, P]
@@ -36,7 +25,7 @@ def dense(precision, r):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_with_one_example_it_is_the_gauss_newton_matrix(temperature):
+def test_with_one_example_it_is_the_gauss_newton_matrix(temperature, given):
     """With one example the mean of products is a product of means, so the Kronecker form is exact."""
     x, first, head = torch.randn(2, 1, 4), torch.randn(2, 1, 5, 3), torch.randn(2, 1, 4, 3)
     weights = {"hidden": first, "head": head}
@@ -44,7 +33,7 @@ def test_with_one_example_it_is_the_gauss_newton_matrix(temperature):
     def forward(x):
         return affine(affine(x, first).relu(), head)
 
-    found = curvature(forward, weights, Given(x, [1, 1]), Streams([0, 1], "c"), 0, temperature)
+    found = curvature(forward, weights, given(x, [1, 1]), Streams([0, 1], "c"), 0, temperature)
     for r in range(2):
         own = {name: weight[r : r + 1] for name, weight in weights.items()}
         for name in weights:
@@ -57,35 +46,35 @@ def test_with_one_example_it_is_the_gauss_newton_matrix(temperature):
             torch.testing.assert_close(dense(found[name], r), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_where_inputs_and_slopes_are_independent_it_is_the_gauss_newton_matrix_of_all_examples():
+def test_where_inputs_and_slopes_are_independent_it_is_the_gauss_newton_matrix_of_all_examples(given):
     """A last layer at weight 0 predicts 1/C whatever enters: H is the same for all examples, so the form is exact."""
     x, head = torch.randn(1, 60, 4), torch.zeros(1, 1, 5, 3)
-    found = curvature(lambda x: affine(x, head), {"head": head}, Given(x, [60]), Streams([0], "c"), 0, 1.0)
+    found = curvature(lambda x: affine(x, head), {"head": head}, given(x, [60]), Streams([0], "c"), 0, 1.0)
     expected = gauss_newton(lambda w, x: affine(x[None], w[None, None])[0], head[0, 0], x[0], 1.0)
     torch.testing.assert_close(dense(found["head"], 0), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_part_of_the_examples_stands_for_all():
+def test_a_part_of_the_examples_stands_for_all(given):
     x, head = torch.randn(1, 3000, 4), torch.zeros(1, 1, 5, 3)
-    arguments = lambda x: affine(x, head), {"head": head}, Given(x, [3000]), Streams([0], "c")
+    arguments = lambda x: affine(x, head), {"head": head}, given(x, [3000]), Streams([0], "c")
     whole, some = (curvature(*arguments, examples, 1.0)["head"] for examples in (0, 500))
     torch.testing.assert_close(some.columns, whole.columns, rtol=1e-4, atol=1e-3)  # scaled to all 3000
     error = x[0].square().std(0) / 500**0.5
     assert ((some.rows[0, 0].diagonal()[:-1] - whole.rows[0, 0].diagonal()[:-1]).abs() < 5 * error).all()
 
 
-def test_a_replicate_with_fewer_examples_counts_only_its_own():
+def test_a_replicate_with_fewer_examples_counts_only_its_own(given):
     x, head = torch.randn(2, 700, 4), torch.zeros(2, 1, 5, 3)
-    both = curvature(lambda x: affine(x, head), {"head": head}, Given(x, [700, 300]), Streams([0, 1], "c"), 0, 1.0)
-    alone, own = Given(x[1:, :300], [300]), head[1:]
+    both = curvature(lambda x: affine(x, head), {"head": head}, given(x, [700, 300]), Streams([0, 1], "c"), 0, 1.0)
+    alone, own = given(x[1:, :300], [300]), head[1:]
     short = curvature(lambda x: affine(x, own), {"head": own}, alone, Streams([1], "c"), 0, 1.0)
     for one, other in zip(both["head"], short["head"], strict=True):
         torch.testing.assert_close(one[1:], other, rtol=1e-4, atol=1e-3)
 
 
-def test_drawn_labels_have_the_exact_expectation(monkeypatch):
+def test_drawn_labels_have_the_exact_expectation(monkeypatch, given):
     x, head = torch.randn(1, 4000, 2), torch.randn(1, 1, 3, 3)
-    arguments = lambda x: affine(x, head), {"head": head}, Given(x, [4000]), Streams([0], "c"), 0, 1.0
+    arguments = lambda x: affine(x, head), {"head": head}, given(x, [4000]), Streams([0], "c"), 0, 1.0
     exact = curvature(*arguments)["head"].columns[0, 0]
     monkeypatch.setattr(consolidation, "DRAWS", 2)
     drawn = curvature(*arguments)["head"].columns[0, 0]
@@ -112,13 +101,13 @@ def test_positions_of_a_convolution_are_examples(toy_pictures):
     assert (torch.linalg.eigvalsh(found.columns[0, 0]) > -1e-3).all()
 
 
-def test_noise_of_the_posterior_enters(toy):
+def test_noise_of_the_posterior_enters(toy, given):
     """Under local reparameterisation the expectation is over q: predictions soften and curvature changes."""
     x = torch.randn(1, 50, 4)
     with LocalReparameterisation(Streams([0], "n")):
         w = pyro.sample("w", pyro.distributions.Normal(10 * torch.ones(1, 1, 5, 2), 5.0).to_event(2))
-        noisy = curvature(lambda x: affine(x, w), {"w": w}, Given(x, [50]), Streams([0], "c"), 0, 1.0)["w"]
-    plain = curvature(lambda x: affine(x, w), {"w": w}, Given(x, [50]), Streams([0], "c"), 0, 1.0)["w"]
+        noisy = curvature(lambda x: affine(x, w), {"w": w}, given(x, [50]), Streams([0], "c"), 0, 1.0)["w"]
+    plain = curvature(lambda x: affine(x, w), {"w": w}, given(x, [50]), Streams([0], "c"), 0, 1.0)["w"]
     torch.testing.assert_close(noisy.rows, plain.rows)
     assert not torch.allclose(noisy.columns, plain.columns)
 
@@ -159,12 +148,12 @@ def test_a_task_without_curvature_changes_nothing():
     assert (dense(merged(none, none), 0) == 0).all()
 
 
-def test_gains_scale_rows_and_columns():
+def test_gains_scale_rows_and_columns(given):
     x, w = torch.randn(1, 1, 3), torch.randn(1, 1, 4, 2)
     rows, columns = torch.tensor([[2.0, 0.0, 0.5, 1.0]]), torch.tensor([[3.0, 0.1]])
     gain = rows[:, None, :, None] * columns[:, None, None, :]
     scaled = w * gain
-    found = curvature(lambda x: affine(x, scaled), {"w": scaled}, Given(x, [1]), Streams([0], "c"), 0, 1.0)["w"]
+    found = curvature(lambda x: affine(x, scaled), {"w": scaled}, given(x, [1]), Streams([0], "c"), 0, 1.0)["w"]
     expected = gauss_newton(lambda v, x: affine(x[None], v[None, None] * gain)[0], w[0, 0], x[0], 1.0)
     torch.testing.assert_close(dense(found.scaled(rows, columns), 0), expected, rtol=1e-4, atol=1e-5)
 
