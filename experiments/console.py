@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from rich.console import Console
@@ -14,6 +14,22 @@ from pyroclaw import metrics
 from pyroclaw.experiments import paper
 
 REFRESH = 10  # steps between two readings of the ELBO, each of which waits for the device
+
+
+class Watcher(Protocol):
+    """Who is told how a run gets on."""
+
+    def say(self, text: str) -> None: ...
+
+    def begin(self, steps: int) -> None:
+        """Of all plates together."""
+
+    def skip(self, steps: int) -> None:
+        """Steps that an earlier process has made."""
+
+    def step(self, names: Sequence[str], task: int, step: int, elbo: Tensor) -> None: ...
+
+    def learned(self, name: str, accuracies: np.ndarray) -> None: ...
 
 
 class View(AbstractContextManager):
@@ -48,7 +64,6 @@ class View(AbstractContextManager):
         self.progress.update(self.bar, total=steps)
 
     def skip(self, steps: int) -> None:
-        """Steps that an earlier process has made."""
         self.progress.advance(self.bar, steps)
 
     def step(self, names: Sequence[str], task: int, step: int, elbo: Tensor) -> None:
