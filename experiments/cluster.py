@@ -10,6 +10,7 @@ Runs tell a `Board`, an actor beside the driver, how they get on, and are told i
 """
 
 import os
+import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,11 +59,17 @@ def connected(address: str | None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    here = {"include_dashboard": False} if address is None else {}
+    here = {}
+    if address is None:
+        here["include_dashboard"] = False
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray makes one and keeps it in the home
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **here)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        raise InputError(f"--address {address or 'local'}: Ray cannot connect ({_first_line(error)})") from error
+        raise InputError(
+            f"--address {address or 'local'}: Ray cannot connect ({_first_line(error)}); have the same version of it, "
+            "RAY_AUTH_MODE and RAY_AUTH_TOKEN here as there"
+        ) from error
     try:
         yield ray
     finally:

@@ -27,6 +27,7 @@ def ray():
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("RAY_TMPDIR", folder)  # a short path, since Ray puts sockets there
+        patch.setenv("HOME", f"{folder}/home")
         with cluster.connected(None) as connection:
             yield folder
             assert processes(folder) != []
@@ -34,7 +35,7 @@ def ray():
         deadline = time.monotonic() + 60
         while processes(folder) and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert processes(folder) == []
+        assert processes(folder) == [] and not Path(folder, "home", ".ray").exists()
 
 
 def processes(folder):
