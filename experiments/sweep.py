@@ -77,12 +77,9 @@ class Options(Common):
     def each(self) -> list["Options"]:
         """These options for each of the benchmarks, with what gives both engines the same bits."""
         benches = benchmarks.KNOWN if self.benches == ("all",) else self.benches
-        same = {
-            "device": "cuda" if self.gpus_per_run else "cpu",
-            "threads": self.cpus_per_run,
-            "out": self.out.resolve(),
-        }
-        return [dataclasses.replace(self, bench=bench, **same) for bench in benches]
+        device: Literal["cpu", "cuda"] = "cuda" if self.gpus_per_run else "cpu"
+        threads, out = self.cpus_per_run, self.out.resolve()  # a worker has another working folder
+        return [dataclasses.replace(self, bench=bench, device=device, threads=threads, out=out) for bench in benches]
 
 
 def main(argv: list[str] | None = None) -> int:

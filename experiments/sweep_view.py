@@ -2,17 +2,17 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TaskID, TextColumn
 from torch import Tensor
 
+from pyroclaw.experiments.console import Screen
 from pyroclaw.experiments.sweep_run import Outcome, Run
 
-EVERY = 0.5  # seconds between two reports of a run
+EVERY = 0.2  # seconds between two reports of a run
 
 
 class News(NamedTuple):
@@ -52,31 +52,18 @@ class Reporter:
         pass
 
 
-class SweepView(AbstractContextManager):
+class SweepView(Screen):
     """Shows the news of all runs."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
-        self.console, self.quiet = console, quiet
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[at]}"), TimeElapsedColumn())
-        self.progress = Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
+        super().__init__(console, quiet, TextColumn("{task.fields[at]}"))
         self.runs: Sequence[Run] = ()
-        self.bars: dict[int, tuple] = {}  # of runs under way
+        self.bars: dict[int, tuple[TaskID, News]] = {}  # of runs under way
         self.count = 0
-
-    def __enter__(self) -> "SweepView":
-        self.progress.start()
-        return self
-
-    def __exit__(self, *error) -> None:
-        self.progress.stop()
-
-    def say(self, text: str) -> None:
-        if not self.quiet:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, runs: Sequence[Run]) -> None:
         self.runs = runs
-        self.say(f"{len(runs)} runs are missing" if runs else "nothing is missing")
+        self.say(f"runs that are missing: {len(runs)}")
         self.whole = self.progress.add_task("all runs", total=len(runs), at="")
 
     def show(self, news: News) -> None:
