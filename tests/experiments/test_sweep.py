@@ -114,24 +114,6 @@ def test_both_engines_give_the_same_bits_and_finished_records_are_left_alone(ray
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
 
 
-def test_a_killed_worker_loses_nothing(ray, data_dir, tmp_path, capsys, whole):
-    call = ("--methods", "vcl", "--epochs", LONG, "--checkpoint", "0")
-    out, killed = tmp_path, []
-
-    def kill():
-        killed.extend(workers(ray))
-        os.kill(killed[0], signal.SIGKILL)
-
-    killer = when(in_task(2, out), kill)
-    talking = [word for word in arguments(data_dir, out, *call, "--engine", "ray") if word != "--quiet"]
-    assert sweep.main(talking) == 0
-    killer.join()
-    assert len(killed) == 1 and not Path(f"/proc/{killed[0]}").exists()
-    assert "vcl on split_notmnist, seeds 0 1: going on after task 1 of 2" in capsys.readouterr().out
-    assert found(out) == whole["vcl"] and len(found(out)) == 2
-    assert not list(out.rglob("checkpoint-*"))
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_after_ctrl_c_the_same_command_goes_on(ray, data_dir, tmp_path, capsys, whole, engine):
     out, call = tmp_path, ("--methods", "finetune", "vcl", "--epochs", LONG)
@@ -159,9 +141,27 @@ def test_a_run_that_fails_is_named_and_leaves_the_others_alone(ray, data_dir, tm
     assert len(found(tmp_path)) == 4 and "failed" not in capsys.readouterr().out
 
 
+def test_a_killed_worker_loses_nothing(ray, data_dir, tmp_path, capsys, whole):
+    call = ("--methods", "vcl", "--epochs", LONG, "--checkpoint", "0")
+    out, killed = tmp_path, []
+
+    def kill():
+        killed.extend(workers(ray))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = when(in_task(2, out), kill)
+    talking = [word for word in arguments(data_dir, out, *call, "--engine", "ray") if word != "--quiet"]
+    assert sweep.main(talking) == 0
+    killer.join()
+    assert len(killed) == 1 and not Path(f"/proc/{killed[0]}").exists()
+    assert "vcl on split_notmnist, seeds 0 1: going on after task 1 of 2" in capsys.readouterr().out
+    assert found(out) == whole["vcl"] and len(found(out)) == 2
+    assert not list(out.rglob("checkpoint-*"))
+
+
 def test_a_run_whose_worker_is_lost_too_often_is_named(ray, data_dir, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(cluster, "RETRIES", 0)
-    killer = when(in_task(2, tmp_path), lambda: os.kill(workers(ray)[0], signal.SIGKILL))
+    killer = when(in_task(1, tmp_path), lambda: os.kill(workers(ray)[0], signal.SIGKILL))
     call = ("--methods", "vcl", "--engine", "ray", "--epochs", LONG, "--checkpoint", "0")
     assert sweep.main(arguments(data_dir, tmp_path, *call)) == 1
     killer.join()
