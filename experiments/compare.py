@@ -11,7 +11,6 @@ significantly better than every other; floor and ceilings do not compete.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,12 +23,12 @@ from pyroclaw import metrics
 from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.console import View
-from pyroclaw.experiments.job import Common, Job, plan, settings_of, sigint
-from pyroclaw.experiments.records import fingerprint, read, summarise
+from pyroclaw.experiments.job import Common, plan, settings_of, sigint
+from pyroclaw.experiments.missing import complete
+from pyroclaw.experiments.records import summarise
 from pyroclaw.inference.svi import Diverged, Interrupted
 from pyroclaw.models import METHODS
 
-RESULTS = Path(__file__).parent / "results"
 BOUNDS = ("finetune", "independent", "joint")  # floor and ceilings
 CEILING = "independent"
 LEVEL = 0.05
@@ -58,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             for name, settings in chosen.items():
                 job = plan(options, bench, choose("method", name, METHODS), settings, device)
                 view.say(str(job.results.folder.relative_to(options.out)))
-                found[name] = summarise(complete(job, options, view, stop, options.samples, options.transfer))
+                found[name] = summarise(complete(job, options, options.seeds(), view, stop))
     except Interrupted:
         print("compare: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)
         return INTERRUPTED
@@ -67,26 +66,6 @@ def main(argv: list[str] | None = None) -> int:
         return FAILED
     console.print(table(found, f"{bench.title}: {bench.source}"))
     return 0
-
-
-def complete(job: Job, common: Common, view: View, stop, samples: int, transfer: bool) -> list[dict[str, Any]]:
-    """The records of a job's repetitions, of which only the missing ones are run."""
-    seeds, folder = common.seeds(), job.results.folder
-    # a setting's folder may have another name, from when the preset was another, but has the same fingerprint
-    same, of_method = f"*-{fingerprint(job.results.config)}", folder.parent.relative_to(common.out)
-    places = [place for out in (RESULTS, common.out) for place in sorted((out / of_method).glob(same))]
-    found = [record for place in places for record in read(place, seeds)]
-    known = {record["seed"]: record for record in found if usable(record, transfer)}
-    missing = [seed for seed in seeds if seed not in known]
-    if missing:
-        job.run(missing, view, stop, samples, transfer)
-        known |= {record["seed"]: record for record in read(folder, missing)}
-    return [known[seed] for seed in seeds]
-
-
-def usable(record: dict[str, Any], transfer: bool) -> bool:
-    """Whether a record is finished, and has forward transfer if that is asked for."""
-    return record["tasks_finished"] == record["tasks"] and (not transfer or bool(record["forward_transfer"]))
 
 
 def significantly_best(accuracies: dict[str, Sequence[float]]) -> str | None:

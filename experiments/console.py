@@ -2,11 +2,19 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from torch import Tensor
 
@@ -16,25 +24,36 @@ from pyroclaw.experiments import paper
 REFRESH = 10  # steps between two readings of the ELBO, each of which waits for the device
 
 
-class View(AbstractContextManager):
-    """A progress bar over all steps of the run, with the ELBO, and a line of accuracies after each task."""
+class Watcher(Protocol):
+    """Who is told how a run gets on."""
 
-    def __init__(self, console: Console, quiet: bool) -> None:
+    def say(self, text: str) -> None: ...
+
+    def begin(self, steps: int) -> None:
+        """Of all plates together."""
+
+    def skip(self, steps: int) -> None:
+        """Steps that an earlier process has made."""
+
+    def step(self, names: Sequence[str], task: int, step: int, elbo: Tensor) -> None: ...
+
+    def learned(self, name: str, accuracies: np.ndarray) -> None: ...
+
+
+class Screen(AbstractContextManager):
+    """Lines, and progress bars below them while it is open.
+
+    :param middle: columns between a bar and its times.
+    """
+
+    def __init__(self, console: Console, quiet: bool, *middle: ProgressColumn) -> None:
         self.console, self.quiet = console, quiet
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("ELBO {task.fields[elbo]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=False),
-        )
+        times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
+        columns = TextColumn("{task.description}"), BarColumn(), *middle, *times
         self.progress = Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
 
-    def __enter__(self) -> "View":
+    def __enter__(self) -> Self:
         self.progress.start()
-        self.bar = self.progress.add_task("", total=None, elbo="-")
         return self
 
     def __exit__(self, *error) -> None:
@@ -44,11 +63,22 @@ class View(AbstractContextManager):
         if not self.quiet:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+
+class View(Screen):
+    """A progress bar over all steps of the run, with the ELBO, and a line of accuracies after each task."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        super().__init__(console, quiet, MofNCompleteColumn(), TextColumn("ELBO {task.fields[elbo]}"))
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.bar = self.progress.add_task("", total=None, elbo="-")
+        return self
+
     def begin(self, steps: int) -> None:
         self.progress.update(self.bar, total=steps)
 
     def skip(self, steps: int) -> None:
-        """Steps that an earlier process has made."""
         self.progress.advance(self.bar, steps)
 
     def step(self, names: Sequence[str], task: int, step: int, elbo: Tensor) -> None:

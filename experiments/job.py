@@ -15,8 +15,8 @@ from pyroclaw.data import benchmarks
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import posteriors, presets
-from pyroclaw.experiments.console import View
-from pyroclaw.experiments.records import Results, fingerprint
+from pyroclaw.experiments.console import Watcher
+from pyroclaw.experiments.records import Results, checkpoints, fingerprint
 from pyroclaw.inference.memory import keep_freed_memory
 from pyroclaw.inference.resume import Resumable
 from pyroclaw.inference.sequence import learn_tasks
@@ -114,10 +114,18 @@ class Job:
     results: Results
     checkpoint: float
 
+    def plates(self, seeds: Sequence[int]) -> list[list[int]]:
+        """Seeds that are trained together; no plate depends on another."""
+        one_by_one = self.entry.one_by_one
+        if self.device.type == "cpu" and self.bench.net.kind == "cnn":
+            # a core is busy with one replicate's convolutions: two in a plate take longer than one after the other
+            one_by_one = True
+        return [[seed] for seed in seeds] if one_by_one else self.bench.plates(seeds)
+
     def run(
         self,
         seeds: Sequence[int],
-        view: View,
+        view: Watcher,
         stop: Callable[[], bool],
         samples: int,
         transfer: bool,
@@ -129,11 +137,7 @@ class Job:
         :param resume: go on from checkpoints; otherwise begin anew.
         :param adopt: leave out plates that have finished records.
         """
-        one_by_one = self.entry.one_by_one
-        if self.device.type == "cpu" and self.bench.net.kind == "cnn":
-            # a core is busy with one replicate's convolutions: two in a plate take longer than one after the other
-            one_by_one = True
-        plates = [[seed] for seed in seeds] if one_by_one else self.bench.plates(seeds)
+        plates = self.plates(seeds)
         names = [f"task {t + 1}" for t in range(self.bench.task_count)]
         for number, plate in enumerate(plates):
             tasks = self.bench.tasks(plate, self.device)
@@ -179,7 +183,6 @@ class Job:
 
     def _resumable(self, plate: Sequence[int], tasks, samples: int, transfer: bool, say) -> Resumable:
         """Checkpoints of a plate; what is measured along the way belongs to its identity too."""
-        folder = self.results.folder / f"checkpoint-{plate[0]}-{plate[-1]}"
         identity = {
             "fingerprint": fingerprint(self.results.config),
             "seeds": list(plate),
@@ -187,7 +190,7 @@ class Job:
             "samples": samples,
             "transfer": transfer,
         }
-        return Resumable(folder, identity, tasks, self.checkpoint, say)
+        return Resumable(checkpoints(self.results.folder, plate), identity, tasks, self.checkpoint, say)
 
 
 def plan(common: Common, bench: Benchmark, method: str, settings: Any, device: torch.device) -> Job:

@@ -45,6 +45,11 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(content, indent=1, allow_nan=False).encode())
 
 
+def checkpoints(folder: Path, plate: Sequence[int]) -> Path:
+    """Where the checkpoints of a plate of seeds are, in the folder of its run, until it is finished."""
+    return folder / f"checkpoint-{plate[0]}-{plate[-1]}"
+
+
 def environment() -> dict[str, Any]:
     """What ran it: versions, commit and machine."""
     return {
@@ -176,6 +181,18 @@ def read(folder: Path, seeds: Sequence[int] | None = None) -> list[dict[str, Any
     if len(kinds) > 1:
         raise InputError(f"records in {folder} come from different settings or data: keep those of one kind")
     return found
+
+
+def put(folder: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write finished records, as :func:`read` gives them, that the folder does not have: another machine made them."""
+    for record in records:
+        place = folder / f"seed{record['seed']}"
+        result = {key: value for key, value in record.items() if key != "config"}
+        with writing(place):
+            place.mkdir(parents=True, exist_ok=True)
+            for path, content in ((place / "config.json", record["config"]), (place / FINISHED, result)):
+                if not path.exists() or json.loads(path.read_bytes()) != content:
+                    write_json(path, content)
 
 
 def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

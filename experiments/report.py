@@ -15,7 +15,7 @@ from pathlib import Path
 import tyro
 
 from pyroclaw.errors import InputError
-from pyroclaw.experiments.compare import RESULTS
+from pyroclaw.experiments.missing import RESULTS
 from pyroclaw.experiments.report_page import markdown, page
 from pyroclaw.experiments.report_records import collect
 

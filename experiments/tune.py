@@ -34,10 +34,10 @@ from rich.console import Console
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import presets
-from pyroclaw.experiments.compare import complete
 from pyroclaw.experiments.console import View
 from pyroclaw.experiments.found import Found, conclude, progress, table
 from pyroclaw.experiments.job import Common, Job, plan, settings_of, sigint
+from pyroclaw.experiments.missing import complete
 from pyroclaw.experiments.records import environment, fingerprint, write_json
 from pyroclaw.experiments.spaces import Space, space
 from pyroclaw.experiments.study import Study
@@ -188,7 +188,7 @@ def trial(study: Study, jobs: Mapping[str, Job], space: Space, options: Options,
 
 def accuracy(job: Job, options: Options, view: View, stop) -> float:
     """Validation accuracy after the last task, mean over tasks and repetitions; only missing repetitions are run."""
-    records = complete(job, options, view, stop, samples=0, transfer=False)
+    records = complete(job, options, options.seeds(), view, stop)
     return float(np.mean([record["validation_accuracy"][-1] for record in records]))
 
 

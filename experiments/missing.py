@@ -1,0 +1,42 @@
+"""Repetitions that are on record, and those that are not: only the missing ones are run.
+
+A record counts if it is finished, and has forward transfer if that is asked for; in the folder of runs, or among the
+results that come with pyroclaw. While the checkpoints of its plate are there, the plate is not done: a kill may have
+come between the records of two repetitions, and all of them must go on together to end with the same bits.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyroclaw.experiments.console import Watcher
+from pyroclaw.experiments.job import Common, Job
+from pyroclaw.experiments.records import checkpoints, fingerprint, read
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def complete(
+    job: Job, common: Common, seeds: Sequence[int], view: Watcher, stop: Callable[[], bool]
+) -> list[dict[str, Any]]:
+    """The records of a job's repetitions, of which only the missing ones are run."""
+    found = known(job, common, seeds)
+    missing = [seed for seed in seeds if seed not in found]
+    if missing:
+        job.run(missing, view, stop, common.samples, common.transfer)
+        found |= {record["seed"]: record for record in read(job.results.folder, missing)}
+    return [found[seed] for seed in seeds]
+
+
+def known(job: Job, common: Common, seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The records that need not be made, by seed."""
+    # a setting's folder may have another name, from when the preset was another, but has the same fingerprint
+    same, of_method = f"*-{fingerprint(job.results.config)}", job.results.folder.parent.relative_to(common.out)
+    places = [place for out in (RESULTS, common.out) for place in sorted((out / of_method).glob(same))]
+    found = [(place, record) for place in places for record in read(place, seeds)]
+    return {record["seed"]: record for place, record in found if _usable(place, record, common.transfer)}
+
+
+def _usable(place: Path, record: dict[str, Any], transfer: bool) -> bool:
+    finished = record["tasks_finished"] == record["tasks"] and not checkpoints(place, record["plate"]).exists()
+    return finished and (not transfer or bool(record["forward_transfer"]))
