@@ -184,13 +184,13 @@ def test_a_replicate_chooses_the_same_alone_and_random_is_the_start(toy):
     assert torch.equal(both[1:], alone) and not torch.equal(both[0], both[1])
     start = choose(part, squared, 10, Streams([3, 4], "inducing"), "random")
     streams = Streams([3, 4], "inducing")
-    assert torch.equal(start, torch.stack([streams.permutation(r, int(part.sizes[r]))[:10] for r in range(2)]))
+    assert torch.equal(start, torch.stack([streams.permutation(r, part.sizes[r])[:10] for r in range(2)]))
 
 
 @pytest.mark.parametrize("how", ["trace", "random"])
 def test_no_point_twice_and_at_most_as_many_as_there_are(toy, how):
     part = toy.tasks([0, 1])[0].train
-    part = replace(part, sizes=torch.tensor([30, 9]))
+    part = replace(part, sizes=(30, 9))
     chosen = choose(part, squared, 1000, Streams([0, 1], "inducing"), how, proposals=50)
     assert chosen.shape == (2, 9) and sorted(chosen[1].tolist()) == list(range(9))
     assert len(set(chosen[0].tolist())) == 9 and int(chosen.max()) < 30
@@ -199,8 +199,8 @@ def test_no_point_twice_and_at_most_as_many_as_there_are(toy, how):
 def test_pictures_are_chosen_without_their_variants(toy_pictures):
     part = toy_pictures.tasks([0])[1].train
     plain = choose(part, lambda x: squared(x.flatten(2)), 8, Streams([0], "inducing"))
-    numbers = torch.randn(1, 5 * int(part.sizes[0]), 3)
-    augmented = replace(part, variants=Variants(numbers, 5), sizes=part.sizes * 5)
+    numbers = torch.randn(1, 5 * part.sizes[0], 3)
+    augmented = replace(part, variants=Variants(numbers, 5), sizes=tuple(5 * size for size in part.sizes))
     assert torch.equal(choose(augmented, lambda x: squared(x.flatten(2)), 8, Streams([0], "inducing")), plain)
 
 
