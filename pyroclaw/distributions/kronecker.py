@@ -13,7 +13,6 @@ A mean-field guide N(m, v) has the KL in closed form, tempered like that of :cla
 """
 
 import math
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -28,6 +27,8 @@ from pyroclaw.distributions.matched_gaussian import MatchedGaussian
 
 class KroneckerGaussian(TorchDistribution):
     """See the module. The last two dimensions are the matrix, those before them the batch.
+
+    The determinant takes a factorisation of A and G, made here, once: build the prior once per task.
 
     :param mean: M [..., I, O].
     :param rows: A [..., I, I], symmetric and positive definite.
@@ -54,16 +55,21 @@ class KroneckerGaussian(TorchDistribution):
     ) -> None:
         self._mean, self.rows, self.columns, self.beta, self.lam = mean, rows, columns, beta, lam
         super().__init__(mean.shape[:-2], mean.shape[-2:], validate_args=validate_args)
+        self.log_determinant = self._log_determinant()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "KroneckerGaussian":
-        mean = self._mean.expand(*batch_shape, *self.event_shape)
-        return KroneckerGaussian(mean, self.rows, self.columns, self.beta, self.lam, validate_args=False)
+        new = self._get_checked_instance(KroneckerGaussian, _instance)
+        new._mean = self._mean.expand(*batch_shape, *self.event_shape)
+        new.rows, new.columns, new.beta, new.lam = self.rows, self.columns, self.beta, self.lam
+        new.log_determinant = self.log_determinant
+        super(KroneckerGaussian, new).__init__(torch.Size(batch_shape), self.event_shape, validate_args=False)
+        return new
 
     @property
     def mean(self) -> Tensor:
         return self._mean
 
-    @cached_property
+    @property
     def factors(self) -> tuple[Tensor, Tensor]:
         """Cholesky factors of A and G; in float64, since inputs of a net are strongly correlated."""
         return torch.linalg.cholesky(self.rows.double()), torch.linalg.cholesky(self.columns.double())
@@ -74,8 +80,7 @@ class KroneckerGaussian(TorchDistribution):
         rows, columns = (torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1) for factor in self.factors)
         return (rows.unsqueeze(-1) * columns.unsqueeze(-2)).to(self._mean).expand(self._mean.shape)
 
-    @cached_property
-    def log_determinant(self) -> Tensor:
+    def _log_determinant(self) -> Tensor:
         """log|A ⊗ G| = O log|A| + I log|G|"""
         rows, columns = (2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) for factor in self.factors)
         return (self.event_shape[1] * rows + self.event_shape[0] * columns).to(self._mean)

@@ -73,6 +73,14 @@ def test_a_guide_with_a_gain_is_compared_by_its_global_weight(prior):
     )
 
 
+def test_plates_expand_it_without_factorising_again(prior, monkeypatch):
+    q, before = guide(prior.mean), prior.log_determinant
+    monkeypatch.setattr(torch.linalg, "cholesky", None)
+    expanded = prior.expand((4, 1))
+    assert expanded.log_determinant is before and expanded.batch_shape == (4, 1)
+    torch.testing.assert_close(kl_divergence(q, expanded), kl_divergence(q, prior))
+
+
 def test_gradients_of_the_kl(prior):
     mean, scale = torch.randn_like(prior.mean, requires_grad=True), torch.rand_like(prior.mean) + 0.5
     assert torch.autograd.gradcheck(
