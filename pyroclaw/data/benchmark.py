@@ -88,7 +88,8 @@ class Benchmark:
         classes = torch.from_numpy(self.recipe.classes).to(device)
         outlines = [self.recipe.outlines_of(seed) for seed in seeds]
         splits = [self.recipe.split(seed) for seed in seeds]
-        rows: dict[tuple, list[tuple[Tensor, tuple[int, ...]]]] = {}  # for all parts, by classes: permuted tasks share theirs
+        # rows and sizes of all parts, by classes: permuted tasks share theirs
+        rows: dict[tuple, list[tuple[Tensor, tuple[int, ...]]]] = {}
         tasks = []
         for number, mine in enumerate(zip(*outlines, strict=True)):
             key = tuple(outline.classes for outline in mine)
@@ -137,9 +138,7 @@ class Benchmark:
         if self.recipe.fold == 1:
             return None
         width = self.images.shape[-1]
-        numbers = [
-            self.recipe.variants(seed, number, own, width) for seed, own in zip(seeds, images, strict=True)
-        ]
+        numbers = [self.recipe.variants(seed, number, own, width) for seed, own in zip(seeds, images, strict=True)]
         return Variants(_stack(numbers).to(device), self.recipe.fold)
 
 

@@ -65,7 +65,7 @@ class Inputs:
         for start in range(0, 3000, size):
             self.seen += size
             part = self.x[:, start : start + size]
-            yield part, part.argmax(-1), (torch.arange(start, start + part.shape[1]) < torch.tensor(self.sizes)[:, None])
+            yield part, part.argmax(-1), torch.arange(start, start + part.shape[1]) < torch.tensor(self.sizes)[:, None]
 
 
 def test_samples_are_averaged_and_a_limit_is_kept():

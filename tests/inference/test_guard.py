@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pyroclaw.inference.guard import Diverged, Guard
 from pyroclaw.inference.checkpoint import Checkpoints
+from pyroclaw.inference.guard import Diverged, Guard
 from pyroclaw.inference.method import Budget, TaskInfo, Training
 from pyroclaw.inference.position import Keeper, keeping, leaves
 from pyroclaw.inference.svi import fit

@@ -7,7 +7,16 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 from pyroclaw.data.augment import Variants
 from pyroclaw.errors import InputError
-from pyroclaw.inference.inducing import JITTER, InducingPrior, InducingValues, choose, gains, residual, with_jitter
+from pyroclaw.inference.inducing import (
+    JITTER,
+    InducingPrior,
+    InducingValues,
+    choose,
+    gains,
+    residual,
+    root_or_nan,
+    with_jitter,
+)
 from pyroclaw.streams import Streams
 
 REPLICATES, CLASSES = 2, 3
@@ -208,3 +217,12 @@ def test_pictures_are_chosen_without_their_variants(toy_pictures):
 def test_no_points_or_proposals_are_refused(toy, wrong):
     with pytest.raises(InputError, match=r"points=.* 1 or above"):
         choose(toy.tasks([0])[0].train, squared, streams=Streams([0], "inducing"), **wrong)
+
+
+def test_a_matrix_without_a_root_gives_nan_and_no_error():
+    """An error would have to be waited for in each step; NaN is what the guard stops at."""
+    matrices = torch.stack([2 * torch.eye(2), -torch.eye(2)]).requires_grad_(True)
+    found = root_or_nan(matrices)
+    assert torch.equal(found[0], torch.linalg.cholesky(matrices[0])) and found[1].isnan().all()
+    found[0].sum().backward()
+    assert torch.isfinite(matrices.grad[0]).all()

@@ -1,8 +1,8 @@
 """Everything runs on a device that is not the CPU, and no step waits for it; by a device without numbers.
 
 torch's `FakeTensorMode` computes shapes and places only, and raises where an operation has tensors of two devices. Its
-CUDA tensors have no backward pass without a driver, so that the device here is "meta", which is not the CPU either. What
-a host reads has no value: it is given one. Between two steps of an epoch it must not read at all.
+CUDA tensors have no backward pass without a driver, so the device here is "meta", which is not the CPU either. What a
+host reads has no value: it is given one. Between the first and the last step of an epoch it must not read at all.
 """
 
 import random
@@ -23,6 +23,7 @@ from pyroclaw.inference.adaptation import Adaptation
 from pyroclaw.inference.method import Budget
 from pyroclaw.inference.sequence import learn_tasks
 from pyroclaw.inference.state import Packer, Unpacker
+from pyroclaw.learner import Learner
 from pyroclaw.models import METHODS
 from pyroclaw.models.claw import Claw
 from pyroclaw.nets import make_net
@@ -39,7 +40,7 @@ class Elsewhere(FakeTensorMode):
 
     def __init__(self):
         super().__init__(allow_non_fake_inputs=True)
-        self.inside, self.steps, self.random = False, 0, random.Random(0)
+        self.inside, self.random = False, random.Random(0)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -84,6 +85,19 @@ def waits(func, args, kwargs):
     return func in READS and first.device == DEVICE
 
 
+def overhear(monkeypatch, epoch):
+    """Call `epoch` with True after each step of a task but the last, and with False after that."""
+    counted, steps = Budget.steps, []
+
+    def count(self, task):
+        steps.append(counted(self, task))
+        return steps[-1]
+
+    monkeypatch.setattr(Budget, "steps", count)
+    for module in (svi, darts):
+        monkeypatch.setattr(module, "release_memory", lambda step: epoch(step < steps[-1]))
+
+
 @pytest.fixture
 def elsewhere(monkeypatch):
     """The device, with stand-ins for what takes numbers: generators, and arrays of the host."""
@@ -92,12 +106,8 @@ def elsewhere(monkeypatch):
     def streams(self, seeds, *key, device="cpu"):
         self.seeds, self.device, self.generators = tuple(seeds), torch.device(device), [None] * len(seeds)
 
-    def steps(self, task):
-        device.steps = counted(self, task)
-        return device.steps
-
-    def after(step):
-        device.inside = step < device.steps
+    def epoch(inside):
+        device.inside = inside
 
     def numpy(self):
         assert self.device.type == "cpu"
@@ -106,11 +116,8 @@ def elsewhere(monkeypatch):
     def copied(self, memo):
         return memo.setdefault(id(self), self.detach().clone().requires_grad_(self.requires_grad))
 
-    counted = Budget.steps
+    overhear(monkeypatch, epoch)
     monkeypatch.setattr(Streams, "__init__", streams)
-    monkeypatch.setattr(Budget, "steps", steps)
-    for module in (svi, darts):
-        monkeypatch.setattr(module, "release_memory", after)
     monkeypatch.setattr(FakeTensor, "numpy", numpy, raising=False)
     monkeypatch.setattr(FakeTensor, "__deepcopy__", copied, raising=False)
     monkeypatch.setattr(torch.nn.Module, "to_empty", lambda self, device: self)  # it is there already
@@ -133,28 +140,31 @@ def benchmark(kind):
     return from_arrays("pictures", tasks, heads="single", net=net, epochs=1, batch_size=8)
 
 
-def made(name, bench):
+def made(name, bench, device=DEVICE):
     entry = METHODS[name]
     seeds = [0] if entry.one_by_one or bench.net.kind == "cnn" else [0, 1]
     net, settings = make_net(bench.net, bench.input_shape), entry.settings(**FEW.get(name, {}))
-    return entry.make(net, bench.heads, Streams(seeds, "init", device=DEVICE), settings), seeds
+    return entry.make(net, bench.heads, Streams(seeds, "init", device=device), settings), seeds
 
 
-def learned(name, bench):
-    method, seeds = made(name, bench)
-    tasks = bench.tasks(seeds, DEVICE)
-    return method, tasks, seeds, list(learn_tasks(method, tasks, Budget(1, 10), seeds, DEVICE, samples=1, transfer=True))
+def learned(name, bench, everything=False, device=DEVICE):
+    """Two tasks of two steps each; with `everything`, samples and transfer too."""
+    method, seeds = made(name, bench, device)
+    tasks = bench.tasks(seeds, device)
+    notes = learn_tasks(method, tasks, Budget(1, 15), seeds, device, samples=int(everything), transfer=everything)
+    return method, tasks, seeds, list(notes)
 
 
 @pytest.mark.filterwarnings("ignore:Encountered")  # Pyro asks whether there is a NaN, and is told yes
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_lives_on_the_device(name, kind, elsewhere, tmp_path):
-    """Learning, tests, calibration, transfer, checkpoints, the posterior's file; and no step waits."""
+    """Learning, tests, calibration, checkpoints; with an MLP transfer and the posterior's file. And no step waits."""
     bench = benchmark(kind)
-    method, tasks, seeds, notes = learned(name, bench)
+    method, tasks, seeds, notes = learned(name, bench, everything=kind == "mlp")
     for note in notes:
-        assert all(one.device == DEVICE for one in (note.test, note.elbo, *note.calibration.values(), note.transfer))
+        found = [note.test, note.elbo, *note.calibration.values(), *([note.transfer] if kind == "mlp" else [])]
+        assert all(one.device == DEVICE for one in found)
     packer = Packer()
     state, (again, _) = packer.pack(method), made(name, bench)
     assert all(tensor.device.type == "cpu" for tensor in packer.tensors.values())
@@ -163,6 +173,8 @@ def test_every_method_lives_on_the_device(name, kind, elsewhere, tmp_path):
         kept = {**one.parameters(), **one.memory()}
         assert kept and all(tensor.device == DEVICE for tensor in kept.values())
         assert one.logits(1, tasks[1].test.batch(torch.zeros(len(seeds), 3, dtype=torch.int64))[0]).device == DEVICE
+    if kind == "cnn":
+        return
     files = [tmp_path / f"seed{seed}" / posteriors.FILE for seed in seeds]
     for file in files:
         file.parent.mkdir()
@@ -196,3 +208,29 @@ def test_a_step_that_waits_is_noticed(elsewhere, monkeypatch, how):
     monkeypatch.setattr(Claw, "constrain", lambda self: WAITING[how](self.adaptations[self.task].p.detach()))
     with pytest.raises(AssertionError, match="waits for the device inside an epoch"):
         learned("claw", benchmark("mlp"))
+
+
+@pytest.mark.filterwarnings("ignore:Encountered")
+def test_a_learner_lives_on_the_device(elsewhere, monkeypatch):
+    monkeypatch.setattr("pyroclaw.learner.learner.find_device", torch.device)
+    learner = Learner("claw", net=(5, 4), epochs=1, batch_size=15, replicates=2, device=DEVICE)
+    x, y = np.zeros((30, 6), "f4"), np.arange(30) % 2
+    for name in ("one", "two"):
+        learner.learn(x, y, name=name)
+    assert all(tensor.device == DEVICE for tensor in learner.method.parameters().values())
+    assert learner.predict_proba(x, "one", samples=1).shape == (30, 2)
+    assert len(learner.uncertainty(x, "two", samples=1).total) == len(learner.predict(x)) == 30
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_lives_on_a_gpu(name, kind, monkeypatch):
+    """A real one, which itself says when it is waited for."""
+    overhear(monkeypatch, lambda inside: torch.cuda.set_sync_debug_mode("error" if inside else "default"))
+    try:
+        method, _, _, notes = learned(name, benchmark(kind), everything=True, device=torch.device("cuda"))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(torch.isfinite(note.elbo).all() for note in notes)
+    assert all(tensor.is_cuda for tensor in method.parameters().values())

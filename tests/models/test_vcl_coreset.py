@@ -39,7 +39,8 @@ def test_points_of_the_coreset_are_not_trained_on(toy):
     task = toy.tasks([0, 1])[0]
     left = method.training_data(task, Streams([0, 1], "data", 0))
     kept = method.coresets[-1]
-    assert left.train.sizes == tuple(size - 12 for size in task.train.sizes) and left.nominal_size == task.nominal_size - 12
+    assert left.train.sizes == tuple(size - 12 for size in task.train.sizes)
+    assert left.nominal_size == task.nominal_size - 12
     for r in range(2):
         pictures = [part.batch(torch.arange(min(part.sizes)).expand(2, -1))[0][r] for part in (kept, left.train)]
         assert torch.cdist(*pictures).min() > 0
