@@ -148,10 +148,11 @@ def made(name, bench, device=DEVICE):
 
 
 def learned(name, bench, everything=False, device=DEVICE):
-    """Two tasks of two steps each; with `everything`, samples and transfer too."""
+    """Two tasks of two steps each, of learn-to-grow three; with `everything`, samples and transfer too."""
     method, seeds = made(name, bench, device)
     tasks = bench.tasks(seeds, device)
-    notes = learn_tasks(method, tasks, Budget(1, 15), seeds, device, samples=int(everything), transfer=everything)
+    budget = Budget(1, 10 if name == "ltg" else 15)
+    notes = learn_tasks(method, tasks, budget, seeds, device, samples=int(everything), transfer=everything)
     return method, tasks, seeds, list(notes)
 
 
