@@ -59,7 +59,7 @@ def feeding(bench: Benchmark, options: Options) -> tuple[float, float]:
     claw = Claw(make_net(bench.net, bench.input_shape), bench.heads, streams, Settings())
     claw.begin_task(TaskInfo(0, task.name, task.classes, task.train.sizes), streams)
     budget = Budget(options.steps * bench.batch_size / task.nominal_size, bench.batch_size)
-    positions = (torch.rand(len(seeds), bench.batch_size) * task.train.sizes[:, None]).long()
+    positions = (torch.rand(len(seeds), bench.batch_size) * torch.tensor(task.train.sizes)[:, None]).long()
 
     def batches() -> None:
         for _ in range(options.steps):

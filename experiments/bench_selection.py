@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     bench = from_arrays("inputs", [(inputs, labels)], net=NetPreset("mlp", hidden=(1,)), epochs=1, batch_size=1)
     seeds = list(range(options.replicates))
     train = bench.tasks(seeds)[0].train
-    phi = with_one(train.batch(torch.arange(int(train.sizes[0])).expand(len(seeds), -1))[0][0]).double()
+    phi = with_one(train.batch(torch.arange(train.sizes[0]).expand(len(seeds), -1))[0][0]).double()
     batched, alone = [], []
     for _ in range(options.rounds):
         began = time.perf_counter()

@@ -21,7 +21,7 @@ from torch import Tensor
 from pyroclaw import metrics
 from pyroclaw.experiments import paper
 
-REFRESH = 10  # steps between two readings of the ELBO, each of which waits for the device
+REFRESH = 10  # steps between two readings of the ELBO where it is shown: each waits for the device
 
 
 class Watcher(Protocol):
@@ -82,7 +82,7 @@ class View(Screen):
         self.progress.advance(self.bar, steps)
 
     def step(self, names: Sequence[str], task: int, step: int, elbo: Tensor) -> None:
-        if step % REFRESH == 0:
+        if step % REFRESH == 0 and not self.progress.disable:
             self.progress.update(self.bar, description=names[task], elbo=f"{elbo.item():.4f}")
         self.progress.advance(self.bar)
 

@@ -50,7 +50,7 @@ def write(
 
 def _examples(part: Part, count: int) -> Examples:
     """The first ones of a part, which is in random order."""
-    count = min(count, int(part.sizes.min()))
+    count = min(count, *part.sizes)
     return Examples(*part.batch(torch.arange(count, device=part.rows.device).expand(len(part.rows), -1)))
 
 

@@ -10,6 +10,7 @@ Of a part's examples, for each replicate, with p the predicted probabilities and
 All are 0 at best. Predictions are those of the mean weights, or averaged over samples of the posterior.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -38,28 +39,29 @@ def calibration(
 
     :param limit: no more than so many examples of each replicate; they are in random order.
     """
-    answers, labels, valid = [], [], []
-    for x, y, counted in part.chunks(min(CHUNK, limit or CHUNK)):
+    answers, labels, taken = [], [], 0
+    for x, y, _ in part.chunks(min(CHUNK, limit or CHUNK)):
         answers.append(probabilities(method, task, x, samples, noise))
         labels.append(y)
-        valid.append(counted)
-        if limit is not None and sum(len(y[0]) for y in labels) >= limit:
+        taken += y.shape[1]
+        if limit is not None and taken >= limit:
             break
-    return scores(torch.cat(answers, 1), torch.cat(labels, 1), torch.cat(valid, 1))
+    return scores(torch.cat(answers, 1), torch.cat(labels, 1), [min(size, taken) for size in part.sizes])
 
 
-def scores(p: Tensor, labels: Tensor, valid: Tensor) -> Calibration:
-    """From probabilities [R, n, classes] and labels [R, n], where `valid`."""
+def scores(p: Tensor, labels: Tensor, sizes: Sequence[int]) -> Calibration:
+    """From probabilities [R, n, classes] and labels [R, n], of which a replicate's first sizes[r] count."""
     from torchmetrics.functional.classification import multiclass_calibration_error  # takes seconds to import
 
     own = p.gather(2, labels.unsqueeze(2)).squeeze(2)
     nll = -own.clamp_min(torch.finfo(p.dtype).tiny).log()
     brier = p.square().sum(2) - 2 * own + 1
-    counts = valid.sum(1)
+    counts = torch.tensor(sizes, device=p.device)
+    valid = torch.arange(p.shape[1], device=p.device) < counts[:, None]
     ece = torch.stack(
         [
-            multiclass_calibration_error(p[r, valid[r]], labels[r, valid[r]], p.shape[2], n_bins=BINS)
-            for r in range(len(p))
+            multiclass_calibration_error(p[r, :size], labels[r, :size], p.shape[2], n_bins=BINS, validate_args=False)
+            for r, size in enumerate(sizes)
         ]
     )
     return Calibration((nll * valid).sum(1) / counts, (brier * valid).sum(1) / counts, ece)

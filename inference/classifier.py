@@ -102,7 +102,8 @@ class Classifier:
     def begin_task(self, task: TaskInfo, streams: Streams) -> None:
         """Make room for the task; the posterior of the one before is the prior now: equation (1)."""
         last = self.carried() if self.task >= 0 else {}
-        self.task, self.sizes, self.size = task.index, task.sizes.unsqueeze(1), int(task.sizes.max())
+        self.task, self.size = task.index, max(task.sizes)
+        self.sizes = torch.tensor(task.sizes, device=streams.device).unsqueeze(1)
         head = self.head(task.index)
         if head not in self.weights.mean:
             self.weights.add(Layer(head, self.net.features, task.classes), streams)

@@ -88,7 +88,7 @@ def curvature(
             rows_seen[name] = entering.shape[1] // x.shape[1]  # positions an example
             a, g = sums.get(name, (zero, zero))
             sums[name] = a + entering.mT @ entering, g + sum((slope.mT @ slope for slope in leaving), start=zero)
-    size, taken = train.sizes.view(-1, 1, 1), counts.view(-1, 1, 1)
+    size, taken = (one.view(-1, 1, 1) for one in (torch.tensor(train.sizes, device=counts.device), counts))
     return {
         name: Precision((a / (taken * rows_seen[name])).unsqueeze(1), (g * (size / taken)).unsqueeze(1))
         for name, (a, g) in sums.items()

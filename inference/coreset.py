@@ -49,7 +49,7 @@ def choose(part: Part, k: int, how: Literal["k-center", "random"], streams: Stre
 
     :param streams: the random choice, or the first centre.
     """
-    sizes = (part.sizes // part.fold).tolist()
+    sizes = [size // part.fold for size in part.sizes]
     if k < 1 or min(sizes) < 2:
         raise InputError(
             f"no coreset of k={k} can be chosen from {min(sizes)} images: take k >= 1 and 2 images or more"

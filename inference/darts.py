@@ -47,7 +47,7 @@ class Space(NamedTuple):
 
     forward: Callable[[Tensor, Mapping[str, Tensor]], Tensor]  # logits [R, B, classes] from x and a matrix a layer
     matrices: Callable[[], Mapping[str, Sequence[Tensor]]]  # the W_c of each layer, as the weights are now
-    sizes: Mapping[str, Sequence[int]]  # s_c
+    sizes: Mapping[str, Tensor]  # s_c, on the device
     weights: Sequence[Tensor]  # what the choices train
 
     def cross_entropy(self, alphas: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -57,8 +57,8 @@ class Space(NamedTuple):
 
     def size(self, alphas: Mapping[str, Tensor]) -> Tensor:
         """Σ_layers Σ_c softmax(α)_c s_c / S: the expected growth, as a share of the largest one."""
-        expected = [alphas[name].softmax(0) @ alphas[name].new_tensor(sizes) for name, sizes in self.sizes.items()]
-        return torch.stack(expected).sum() / sum(max(sizes) for sizes in self.sizes.values())
+        expected = [alphas[name].softmax(0) @ sizes.to(alphas[name]) for name, sizes in self.sizes.items()]
+        return torch.stack(expected).sum() / torch.stack([sizes.max() for sizes in self.sizes.values()]).sum()
 
 
 def mixture(alpha: Tensor, matrices: Sequence[Tensor]) -> Tensor:
@@ -118,8 +118,10 @@ def search(
 
 def _halves(train: Part, steps: int, batch_size: int, streams: Streams) -> tuple[Tensor, Tensor]:
     """Positions of the batches for α and for the weights; all variants of an image are in one half."""
-    half = train.sizes // train.fold // 2 * train.fold
-    if int(half.min()) == 0:
+    half = [size // train.fold // 2 * train.fold for size in train.sizes]
+    if min(half) == 0:
         raise InputError("a task with one training image cannot be halved for the architecture search: give it two")
     length = (steps + 1) // 2 * batch_size
-    return half[:, None] + order(train.sizes - half, length, streams), order(half, length, streams)
+    rest = [size - own for size, own in zip(train.sizes, half, strict=True)]
+    begin = torch.tensor(half, device=streams.device)[:, None]
+    return begin + order(rest, length, streams), order(half, length, streams)

@@ -27,8 +27,8 @@ def entropy(probabilities: Tensor) -> Tensor:
 
 def accuracy(method: Method, task: int, part: Part, samples: int = 0, noise: Streams | None = None) -> Tensor:
     """Share of a part's examples that each replicate gets right [R]."""
-    hits = torch.zeros(len(part.sizes), device=part.sizes.device)
+    hits = []
     for x, y, valid in part.chunks(CHUNK):
         answer = probabilities(method, task, x, samples, noise).argmax(-1)
-        hits += ((answer == y) & valid).sum(-1)
-    return hits / part.sizes
+        hits.append(((answer == y) & valid).sum(-1))
+    return torch.stack(hits).sum(0) / torch.tensor(part.sizes, device=hits[0].device)

@@ -49,7 +49,7 @@ def fisher(forward: Forward, weights: Weights, train: Part, streams: Streams, ex
         x, _ = train.batch(positions[:, chunk])
         for name, square in _squares(forward, weights, x, chunk < counts[:, None], streams).items():
             sums[name] += square.unsqueeze(1)
-    scale = (train.sizes / counts).view(-1, 1, 1, 1)
+    scale = (torch.tensor(train.sizes, device=counts.device) / counts).view(-1, 1, 1, 1)
     return {name: total * scale for name, total in sums.items()}
 
 
@@ -57,7 +57,7 @@ def some_examples(train: Part, streams: Streams, examples: int) -> tuple[Tensor,
     """Positions [R, n] of at most that many random examples (0: all) of each replicate, and how many each has [R]."""
     if examples < 0:
         raise InputError(f"fisher_examples is {examples}, but must be 0 (for all) or above")
-    taken = [streams.permutation(r, size)[: examples or size] for r, size in enumerate(train.sizes.tolist())]
+    taken = [streams.permutation(r, size)[: examples or size] for r, size in enumerate(train.sizes)]
     return pad_sequence(taken, batch_first=True), torch.tensor([len(own) for own in taken], device=streams.device)
 
 

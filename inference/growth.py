@@ -135,7 +135,7 @@ class Remembered(NamedTuple):
 
 def remember(net: Net, old: Mapping[str, Tensor], part: Part, limit: int) -> Remembered | None:
     """The part with the answers of the old units, or None if that would take more than `limit` bytes."""
-    (size,) = part.sizes.tolist()
+    (size,) = part.sizes
     packed: Tensor | None = None
     labels: list[Tensor] = []
     for x, y, _ in part.chunks(CHUNK):

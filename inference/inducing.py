@@ -130,7 +130,7 @@ def _kl_inducing(q: InducingValues, p: InducingPrior) -> Tensor:
     (classes, points), phi, old = q.event_shape, p.features.double(), q.moment_root
     dimension = phi.shape[-1]
     small = phi @ phi.mT if points <= dimension else phi.mT @ phi
-    factor = torch.linalg.cholesky(with_jitter(small))
+    factor = root_or_nan(with_jitter(small))
     identity = torch.eye(len(small[0]), dtype=phi.dtype, device=phi.device).expand_as(small)
     right = old if points <= dimension else phi.mT @ old
     solved = torch.linalg.solve_triangular(factor, torch.cat([right, identity], -1), upper=False)
@@ -142,6 +142,12 @@ def _kl_inducing(q: InducingValues, p: InducingPrior) -> Tensor:
     log_det = log_det + 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     kl = 0.5 * (quadratic + classes * (noise - points + log_det) - q.log_det)
     return kl.unsqueeze(1).to(p.features.dtype)
+
+
+def root_or_nan(matrix: Tensor) -> Tensor:
+    """The Cholesky factor, NaN where there is none: an error could only be raised by waiting for the device."""
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return torch.where(failed[..., None, None] == 0, factor, torch.nan)
 
 
 # ---- which inputs ----------------------------------------------------------------------------------------------------
@@ -178,11 +184,13 @@ def choose(
     """
     if points < 1 or proposals < 1:
         raise InputError(f"points={points} and proposals={proposals} of inducing points must be 1 or above.")
-    part = replace(part, variants=None, sizes=part.sizes // part.fold)  # the pictures as they are
-    points = min(points, int(part.sizes.min()))
-    order = [streams.permutation(r, size) for r, size in enumerate(part.sizes.tolist())]
+    sizes = tuple(size // part.fold for size in part.sizes)
+    part = replace(part, variants=None, sizes=sizes)  # the pictures as they are
+    points = min(points, *sizes)
+    order = [streams.permutation(r, size) for r, size in enumerate(sizes)]
     shuffled = pad_sequence(order, batch_first=True).to(part.rows.device)
-    chosen, rest = shuffled[:, :points].clone(), (part.sizes - points).clamp(min=1)[:, None]
+    chosen = shuffled[:, :points].clone()
+    rest = torch.tensor([[max(1, size - points)] for size in sizes], device=shuffled.device)
     if how == "random" or shuffled.shape[1] == points:
         return chosen
     moment = _moment(part, features)

@@ -10,7 +10,7 @@ Both gradients are those of a mean over N/2 examples. That of (14) is taken at s
 form of model-agnostic meta-learning, with the task's value as the fast weight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -32,21 +32,22 @@ def learn_max_adaptation(
 
     :param error: (s, x, y) -> cross-entropies [R, B] of the examples of a batch, differentiable in s.
     """
-    middle = train.sizes // 2
-    task_specific = general - omega_1 * _mean_gradient(general, error, train, batch_size, 0 * middle, middle)
+    middle = [size // 2 for size in train.sizes]
+    task_specific = general - omega_1 * _mean_gradient(general, error, train, batch_size, [0] * len(middle), middle)
     gradient = _mean_gradient(task_specific, error, train, batch_size, middle, train.sizes)
     return task_specific, general - omega_2 * gradient
 
 
-def _mean_gradient(s: Tensor, error, train: Part, batch_size: int, begin: Tensor, end: Tensor) -> Tensor:
+def _mean_gradient(s: Tensor, error, train: Part, batch_size: int, begin: Sequence[int], end: Sequence[int]) -> Tensor:
     """∇_s of the mean error of the examples at positions begin[r] ≤ i < end[r] of each replicate r."""
     s = s.detach().requires_grad_(True)
     total = torch.zeros_like(s)
-    length, counts = int((end - begin).max()), (end - begin).unsqueeze(1)
+    starts, ends = (torch.tensor(one, device=s.device).unsqueeze(1) for one in (begin, end))
+    length, counts = max(last - first for first, last in zip(begin, end, strict=True)), ends - starts
     for first in range(0, length, batch_size):
         offsets = torch.arange(first, min(first + batch_size, length), device=s.device).expand(len(s), -1)
         inside = offsets < counts
-        x, y = train.batch(begin.unsqueeze(1) + torch.where(inside, offsets, 0))
+        x, y = train.batch(starts + torch.where(inside, offsets, 0))
         (gradient,) = torch.autograd.grad((error(s, x, y) * inside).sum(), s)
         total += gradient
     return total / counts

@@ -17,7 +17,7 @@ class TaskInfo:
     index: int
     name: str
     classes: int
-    sizes: Tensor  # [R] training examples of each replicate
+    sizes: tuple[int, ...]  # training examples of each replicate
 
 
 class Budget(NamedTuple):

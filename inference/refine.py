@@ -14,6 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from pyroclaw.data.benchmark import Heads
@@ -67,8 +68,8 @@ class WithCoreset(Classifier):
 
     def _refine(self, coreset: Part | Union, index: int, training: Training) -> Classifier:
         """A copy that has learned the coreset, starting from and held to the posterior."""
-        twin, size = deepcopy(self), int(coreset.sizes[0])
-        twin.task, twin.sizes, twin.size = index, coreset.sizes.unsqueeze(1), size
+        twin, size = deepcopy(self), coreset.sizes[0]
+        twin.task, twin.sizes, twin.size = index, torch.full_like(self.sizes, size), size
         last = twin.carried()
         twin.priors = {name: self.prior(name, last[name]) for name in self.sites(index)}
         task = Task(f"coreset {index + 1}", 0, size, coreset, coreset, coreset)  # type: ignore[arg-type]
@@ -86,4 +87,4 @@ class WithCoreset(Classifier):
         return super().memory() | pictures | {f"labels_{t + 1}": own.classes for t, own in enumerate(self.coresets)}
 
     def summary(self) -> dict:
-        return super().summary() | {"coreset_points": int(self.coresets[-1].sizes[0])}
+        return super().summary() | {"coreset_points": self.coresets[-1].sizes[0]}

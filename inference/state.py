@@ -139,7 +139,8 @@ class Unpacker:
                 return getattr(torch, node["dtype"])
             case "generator":
                 generator = torch.Generator(self.device)
-                generator.set_state(self.unpack(node["generator"]).cpu())
+                if torch.device(node["on"]).type == self.device.type:  # other devices have states of another kind
+                    generator.set_state(self.unpack(node["generator"]).cpu())
                 return generator
             case "module":
                 with torch.no_grad():

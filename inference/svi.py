@@ -11,7 +11,7 @@ from torch import Tensor
 from pyroclaw.data.part import Task
 from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.elbo import AnalyticELBO, per_replicate
-from pyroclaw.inference.guard import Diverged, check_elbo, check_gradients
+from pyroclaw.inference.guard import Diverged, Guard
 from pyroclaw.inference.memory import release_memory
 from pyroclaw.inference.method import Budget, Pair, Phase
 from pyroclaw.inference.position import claim
@@ -26,13 +26,13 @@ class Interrupted(Exception):
     """The user asked to stop; the last step was finished."""
 
 
-def order(sizes: Tensor, length: int, streams: Streams) -> Tensor:
+def order(sizes: Sequence[int], length: int, streams: Streams) -> Tensor:
     """Positions [R, length]: for each replicate one random pass over its sizes[r] examples after another.
 
     Batches are cut from this without regard to where a pass ends, so all have the same size.
     """
     rows = []
-    for replicate, size in enumerate(sizes.tolist()):
+    for replicate, size in enumerate(sizes):
         passes = [streams.permutation(replicate, size) for _ in range(math.ceil(length / size))]
         rows.append(torch.cat(passes)[:length])
     return torch.stack(rows)
@@ -56,6 +56,7 @@ def fit(
     positions = order(task.train.sizes, steps * budget.batch_size, streams)
     elbo, phases = AnalyticELBO(), pair.phases()
     trace: list[Tensor] = []
+    guard = Guard(pair, task.name, streams.device)
     step, start, keeper, kept = 0, 0, claim(), None
     if keeper is not None:
         kept = keeper.begin(pair, streams, [one for phase in phases for one in _parameters(phase)])
@@ -69,14 +70,13 @@ def fit(
             parameter.requires_grad_(True)
         while step < end:
             x, y = task.train.batch(positions[:, step * budget.batch_size : (step + 1) * budget.batch_size])
-            # the first step of a phase is checked by Pyro, the others need not be: they differ in numbers only
-            with pyro.validation_enabled(not optimiser.state), LocalReparameterisation(streams):
+            # the first step is checked by Pyro, the others need not be: they differ in numbers only
+            with pyro.validation_enabled(not trace), LocalReparameterisation(streams):
                 terms = _terms(elbo, pair, x, y)
             losses = per_replicate(terms)
             optimiser.zero_grad()
             losses.sum().backward()
-            check_elbo(losses, terms, task.name, step)
-            check_gradients(pair, trained, task.name, step)
+            optimiser.found_inf = guard.watch(step, losses, terms, trained)  # type: ignore[attr-defined]
             optimiser.step()
             pair.constrain()
             trace.append(-losses.detach())
@@ -85,12 +85,14 @@ def fit(
             release_memory(step)
             asked = stop()
             if keeper is not None and (asked or keeper.due()):
+                guard.look()
                 keeper.keep(step, trace, optimiser)
             if asked:
                 raise Interrupted
         for parameter in trained:
             parameter.requires_grad_(False)
         start = end
+    guard.look()
     return torch.stack(trace)
 
 

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import pyro.distributions as dist
 from torch import Tensor
-from torch.distributions import constraints
 
 from pyroclaw.data.benchmark import Heads
 from pyroclaw.data.part import Task
+from pyroclaw.distributions import Flat
 from pyroclaw.inference.classifier import Classifier
 from pyroclaw.inference.fisher import fisher
 from pyroclaw.inference.mean_field import Points
@@ -45,7 +45,7 @@ class Finetune(Classifier):
         self.lr = settings.lr
 
     def prior(self, name: str, last: dist.Distribution | None) -> dist.Distribution:
-        return dist.ImproperUniform(constraints.real, self.weights.mean[name].shape, ())
+        return Flat(self.weights.mean[name].shape)
 
     def phases(self) -> list[Phase]:
         weights = [self.weights.mean[name] for name in self.sites(self.task)]

@@ -125,7 +125,8 @@ class Frcl(Finetune):
 
     def begin_task(self, task: TaskInfo, streams: Streams) -> None:
         """New functions, from the authors' start: means N(0, 1/D), and L a multiple of I."""
-        self.task, self.sizes, self.size = task.index, task.sizes.unsqueeze(1), int(task.sizes.max())
+        self.task, self.size = task.index, max(task.sizes)
+        self.sizes = torch.tensor(task.sizes, device=streams.device).unsqueeze(1)
         self.step, self.noise = 0, streams
         dimension = self.net.features + 1
         mean = streams.normal(self.replicates, 1, task.classes, dimension) / dimension**0.5
@@ -165,7 +166,7 @@ class Frcl(Finetune):
 
     def parameters(self) -> dict[str, Tensor]:
         """The net, and each task's values at its inducing inputs by what they are made of."""
-        rows, columns = torch.tril_indices(self.net.features + 1, self.net.features + 1)
+        rows, columns = torch.tril_indices(*self.identity.shape, device=self.identity.device)
         kept = super().parameters()
         for k, values in enumerate(self.values):
             kept[f"features_{k + 1}"] = values.features
@@ -178,9 +179,9 @@ class Frcl(Finetune):
         return {f"inducing_{k + 1}": part.images for k, part in enumerate(self.inducing)}
 
     def summary(self) -> dict:
-        return {"points": int(self.inducing[self.task].sizes[0])}
+        return {"points": self.inducing[self.task].sizes[0]}
 
 
 def _pictures(part: Part) -> Tensor:
     """All inputs of a part whose replicates are equally long."""
-    return part.batch(torch.arange(int(part.sizes[0]), device=part.rows.device).expand(len(part.rows), -1))[0]
+    return part.batch(torch.arange(part.sizes[0], device=part.rows.device).expand(len(part.rows), -1))[0]

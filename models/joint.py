@@ -59,13 +59,14 @@ class Joint(Finetune):
         for t, one in enumerate(self.tasks):
             if self.head(t) not in self.weights.mean:
                 self.weights.add(Layer(self.head(t), self.net.features, one.classes), streams)
+        self.starts = torch.tensor(self._offsets(), device=streams.device)
         super().begin_task(task, streams)
 
     def training_logits(self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         """Of all heads side by side, minus infinity outside the head of the example's own task."""
         features = self.net(x, weights)
         heads = [affine(features, weight) for name, weight in weights.items() if name.startswith("head")]
-        logits, starts = torch.cat(heads, dim=-1), torch.tensor(self._offsets(), device=y.device)
+        logits, starts = torch.cat(heads, dim=-1), self.starts
         columns = torch.arange(logits.shape[-1], device=y.device)
         own = torch.searchsorted(starts, columns, right=True) == torch.searchsorted(starts, y, right=True)[..., None]
         return logits.masked_fill(~own, -torch.inf)
@@ -75,6 +76,6 @@ class Joint(Finetune):
         kept = {}
         for t, one in enumerate(self.tasks):
             images = one.train.images
-            count = int(one.train.sizes.sum()) // one.train.fold
+            count = sum(one.train.sizes) // one.train.fold
             kept[f"images_{t + 1}"] = torch.empty((count, *images.shape[1:]), dtype=images.dtype, device="meta")
         return kept

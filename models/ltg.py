@@ -146,8 +146,8 @@ class Ltg(Finetune):
         """Choose the task's path; the trace [steps, 1] of the search, which the first task does not need."""
         layers = self.layers(index, task.classes)
         choices = {layer.name: self.choices(layer, index) for layer in layers}
-        self.shares = {name: torch.ones(1) for name in choices}
-        trace = torch.zeros(0, device=task.train.sizes.device)
+        self.shares = {name: [1.0] for name in choices}
+        trace = torch.zeros(0, device=task.train.rows.device)
         if self.paths:
             streams, candidates = training.streams("search"), Points()
             for layer in layers:
@@ -157,14 +157,17 @@ class Ltg(Finetune):
             space = Space(
                 forward=lambda x, filled: affine(self.net(x, filled), filled[self.head(index)]),
                 matrices=lambda: {name: [fill(choice, weights) for choice in some] for name, some in choices.items()},
-                sizes={name: [_size(choice, weights) for choice in some] for name, some in choices.items()},
+                sizes={
+                    name: torch.tensor([_size(choice, weights) for choice in some], device=streams.device)
+                    for name, some in choices.items()
+                },
                 weights=list(candidates.mean.values()),
             )
             steps = max(2, round(self.settings.search * training.budget.steps(task)))
             batch_size, heard = training.budget.batch_size, (training.on_step, training.stop)
             alphas, trace = search(space, task.train, steps, batch_size, self.settings, streams, *heard)
-            self.shares = {name: alpha.softmax(0) for name, alpha in alphas.items()}
-        self.paths.append({name: choices[name][int(share.argmax())] for name, share in self.shares.items()})
+            self.shares = {name: alpha.softmax(0).tolist() for name, alpha in alphas.items()}
+        self.paths.append({name: choices[name][share.index(max(share))] for name, share in self.shares.items()})
         return trace.unsqueeze(1)
 
     def begin_task(self, task: TaskInfo, streams: Streams) -> None:
@@ -194,7 +197,7 @@ class Ltg(Finetune):
             name: {
                 "choice": choice.kind,
                 "block": choice.block,
-                "share": self.shares[name].max().item(),
+                "share": max(self.shares[name]),
                 "added": _size(choice, weights),
             }
             for name, choice in path.items()

@@ -88,7 +88,8 @@ class Benchmark:
         classes = torch.from_numpy(self.recipe.classes).to(device)
         outlines = [self.recipe.outlines_of(seed) for seed in seeds]
         splits = [self.recipe.split(seed) for seed in seeds]
-        rows: dict[tuple, list[tuple[Tensor, Tensor]]] = {}  # for all parts, by classes: permuted tasks share theirs
+        # rows and sizes of all parts, by classes: permuted tasks share theirs
+        rows: dict[tuple, list[tuple[Tensor, tuple[int, ...]]]] = {}
         tasks = []
         for number, mine in enumerate(zip(*outlines, strict=True)):
             key = tuple(outline.classes for outline in mine)
@@ -97,7 +98,7 @@ class Benchmark:
                     [self.recipe.rows(*one, part) for one in zip(splits, mine, strict=True)]
                     for part in range(len(PARTS))
                 ]
-                rows[key] = [(_stack(part).to(device), torch.tensor([len(own) for own in part])) for part in drawn]
+                rows[key] = [(_stack(part).to(device), tuple(len(own) for own in part)) for part in drawn]
             head = torch.from_numpy(np.stack([self.recipe.head(outline) for outline in mine])).to(device)
             pixels = self._pixels(seeds, number, device)
             variants = [self._variants(seeds, number, rows[key][0][1], device), None, None]
@@ -106,7 +107,7 @@ class Benchmark:
                     images=images,
                     classes=classes,
                     rows=own,
-                    sizes=(sizes * (some.fold if some else 1)).to(device),
+                    sizes=tuple(size * (some.fold if some else 1) for size in sizes),
                     head=head,
                     flat=self.net.kind == "mlp",
                     pixels=pixels,
@@ -132,14 +133,12 @@ class Benchmark:
         return torch.from_numpy(np.stack([self.recipe.pixels(seed, number, inputs) for seed in seeds])).to(device)
 
     def _variants(
-        self, seeds: Sequence[int], number: int, images: Tensor, device: str | torch.device
+        self, seeds: Sequence[int], number: int, images: Sequence[int], device: str | torch.device
     ) -> Variants | None:
         if self.recipe.fold == 1:
             return None
         width = self.images.shape[-1]
-        numbers = [
-            self.recipe.variants(seed, number, own, width) for seed, own in zip(seeds, images.tolist(), strict=True)
-        ]
+        numbers = [self.recipe.variants(seed, number, own, width) for seed, own in zip(seeds, images, strict=True)]
         return Variants(_stack(numbers).to(device), self.recipe.fold)
 
 

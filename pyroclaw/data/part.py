@@ -28,7 +28,7 @@ class Part:
     images: Tensor  # [n, ...] bytes, or float32 that is taken as it is; shared
     classes: Tensor  # [n] the class of each image in the whole data set; shared
     rows: Tensor  # [R, longest] which images; beyond a repetition's own it repeats its first
-    sizes: Tensor  # [R] number of examples, all variants counted
+    sizes: tuple[int, ...]  # R numbers of examples, all variants counted; numbers of the host, as loops ask for them
     head: Tensor  # [R, classes of the data set] the place in the head, -1 for classes of other tasks
     flat: bool  # one vector an example (MLP) instead of a picture (CNN)
     pixels: Tensor | None = None  # [R, D] which pixel is read for each input
@@ -56,8 +56,7 @@ class Part:
 
         Where a repetition has fewer examples than the longest, `valid` is False and its last example is repeated.
         """
-        ends = self.sizes[:, None]
-        longest = int(self.sizes.max())
+        ends, longest = torch.tensor(self.sizes, device=self.rows.device)[:, None], max(self.sizes)
         for start in range(0, longest, size):
             positions = torch.arange(start, min(start + size, longest), device=self.rows.device)
             x, y = self.batch(torch.minimum(positions, ends - 1))
@@ -65,7 +64,7 @@ class Part:
 
     def image_rows(self, replicate: int) -> Tensor:
         """Rows of `images` that belong to one repetition, each once."""
-        return self.rows[replicate, : int(self.sizes[replicate]) // self.fold]
+        return self.rows[replicate, : self.sizes[replicate] // self.fold]
 
     def take(self, images: Tensor) -> "Part":
         """The images at `images` [R, k] (each below ``sizes[r] // fold``), without variants, as a part of their own.
@@ -78,25 +77,25 @@ class Part:
             images=self.images[chosen.flatten()],
             classes=self.classes[chosen.flatten()],
             rows=torch.arange(chosen.numel(), device=chosen.device).view_as(chosen),
-            sizes=torch.full_like(self.sizes, chosen.shape[1]),
+            sizes=(chosen.shape[1],) * len(chosen),
             variants=None,
         )
 
     def drop(self, images: Tensor) -> "Part":
         """What remains without the images at `images` [R, k] and their variants, in the same order."""
         columns = torch.arange(self.rows.shape[1], device=self.rows.device)
-        kept = columns < (self.sizes // self.fold)[:, None]
-        kept.scatter_(1, images.to(self.rows.device), False)
-        counts = kept.sum(1)
-        longest = int(counts.max())
+        ends = torch.tensor(self.sizes, device=self.rows.device)[:, None] // self.fold
+        kept = (columns < ends).scatter(1, images.to(self.rows.device), False)
+        sizes = tuple(max(0, size - images.shape[1] * self.fold) for size in self.sizes)
+        longest = max(sizes) // self.fold
         left = kept.logical_not().byte().argsort(dim=1, stable=True)[:, :longest]  # the kept ones first
-        left = torch.where(columns[:longest] < counts[:, None], left, left[:, :1])
+        left = torch.where(columns[:longest] < ends - images.shape[1], left, left[:, :1])
         variants = self.variants
         if variants is not None:
             each = torch.arange(variants.fold, device=left.device)
             positions = (left[..., None] * variants.fold + each).flatten(1)
             variants = variants._replace(numbers=rows_of(variants.numbers, positions))
-        return replace(self, rows=self.rows.gather(1, left), sizes=counts * self.fold, variants=variants)
+        return replace(self, rows=self.rows.gather(1, left), sizes=sizes, variants=variants)
 
     @property
     def stored_bytes(self) -> float:

@@ -35,8 +35,9 @@ class Union:
         parts = parts if all(part.images is parts[0].images for part in parts) else _together(parts)
         first = parts[0]
         self.images, self.classes, self.flat, self.fold = first.images, first.classes, first.flat, first.fold
-        self._ends = torch.stack([part.sizes for part in parts], dim=1).cumsum(1)  # [R, parts]
-        self.sizes = self._ends[:, -1]
+        sizes = torch.tensor([part.sizes for part in parts], device=first.rows.device).T.contiguous()  # [R, parts]
+        self._ends = sizes.cumsum(1)
+        self.sizes = tuple(map(sum, zip(*(part.sizes for part in parts), strict=True)))
         self._rows = torch.cat([part.rows for part in parts], dim=1)
         self._heads = torch.cat([part.head + offset for part, offset in zip(parts, offsets, strict=True)], dim=1)
         pixels = [part.pixels for part in parts if part.pixels is not None]
@@ -45,7 +46,7 @@ class Union:
         self._numbers = torch.cat(numbers, dim=1) if numbers else None
         # from a position to a column of the tables: a part's columns are as many as its longest repetition needs
         widths = torch.tensor([0, *(part.rows.shape[1] * part.fold for part in parts[:-1])], device=first.rows.device)
-        self._shifts = widths.cumsum(0) - self._ends + torch.stack([part.sizes for part in parts], dim=1)
+        self._shifts = widths.cumsum(0) - self._ends + sizes
 
     def batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Examples at `positions` [R, B] (each below `sizes[r]`): x [R, B, D] or [R, B, C, H, W], y [R, B]."""

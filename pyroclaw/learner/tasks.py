@@ -89,7 +89,7 @@ def make_task(
     }
 
     def part(own: Tensor) -> Part:
-        return Part(rows=own, sizes=torch.full((len(own),), own.shape[1], device=device), **shared)
+        return Part(rows=own, sizes=(own.shape[1],) * len(own), **shared)
 
     train = part(rows[:, held:])
     validation = part(rows[:, :held]) if held else train

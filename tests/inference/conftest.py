@@ -8,7 +8,7 @@ class Given:
     """A training part of given inputs [R, n, d]."""
 
     def __init__(self, x, sizes):
-        self.x, self.sizes = x, torch.tensor(sizes)
+        self.x, self.sizes = x, tuple(sizes)
 
     def batch(self, positions):
         rows = torch.arange(len(self.x))[:, None]

@@ -93,7 +93,7 @@ def test_positions_of_a_convolution_are_examples(toy_pictures):
         return affine(net(x, weights), weights["head"])
 
     found = curvature(forward, weights, train, Streams([0], "c"), 0, 1.0)[net.layers[0].name]
-    x, _ = train.batch(torch.arange(int(train.sizes[0])).expand(1, -1))
+    x, _ = train.batch(torch.arange(train.sizes[0]).expand(1, -1))
     patches = F.pad(F.unfold(x[0], 3, padding=1).mT, (0, 1), value=1.0).flatten(0, 1)
     torch.testing.assert_close(found.rows[0, 0], patches.T @ patches / len(patches), rtol=1e-3, atol=1e-4)
     # a shift of one filter's whole map is its bias: Σ over positions of δ is J of the bias, but G adds squares of each

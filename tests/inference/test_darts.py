@@ -23,7 +23,7 @@ def space(net, dtype=torch.float64):
     return Space(
         forward=lambda x, filled: affine(net(x, filled), filled["head"]),
         matrices=lambda: weights,
-        sizes={name: SIZES[-1 if name == "head" else 0] for name in shapes},
+        sizes={name: torch.tensor(SIZES[-1 if name == "head" else 0]) for name in shapes},
         weights=list(weights.values()),
     )
 
@@ -33,7 +33,7 @@ class Data:
 
     def __init__(self, size, fold=1, inputs=(6,)):
         generator = torch.Generator().manual_seed(2)
-        self.sizes, self.fold, self.asked = torch.tensor([size]), fold, []
+        self.sizes, self.fold, self.asked = (size,), fold, []
         self.x, self.y = torch.randn(1, size, *inputs, generator=generator), torch.arange(size)[None] % 3
 
     def batch(self, positions):
@@ -71,7 +71,7 @@ def test_a_mixed_layer_is_the_weighted_sum_of_its_choices_outputs_and_so_is_its_
 
     def objective():
         largest = 40 * len(net.layers) + 12
-        growth = sum((alphas[name].exp() / alphas[name].exp().sum() * torch.tensor(s)).sum() for name, s in sizes)
+        growth = sum((alphas[name].exp() / alphas[name].exp().sum() * s).sum() for name, s in sizes)
         return by_hand(net, given, alphas, x[0], y[0]) + 0.5 * growth / largest
 
     sizes = list(given.sizes.items())

@@ -57,12 +57,12 @@ class Parity:
 class Numbers:
     """Examples 0, 1, 2, … with the label 1 for odd ones below ten; replicates of unequal size."""
 
-    sizes = torch.tensor([10, 20])
+    sizes = (10, 20)
 
     def chunks(self, size):
         for start in range(0, 20, size):
             number = torch.arange(start, min(start + size, 20)).expand(2, -1)
-            yield number[..., None].float(), (number % 2) * (number < 10), number < self.sizes[:, None]
+            yield number[..., None].float(), (number % 2) * (number < 10), number < torch.tensor(self.sizes)[:, None]
 
 
 def test_accuracy_counts_each_replicates_own_examples():

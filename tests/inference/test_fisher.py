@@ -15,7 +15,7 @@ from pyroclaw.streams import Streams
 
 def learner(net, seeds, classes, heads="multi"):
     method = Finetune(net, heads, Streams(seeds, "init"), Settings())
-    method.begin_task(TaskInfo(0, "one", classes, torch.full((len(seeds),), 9)), Streams(seeds, "begin"))
+    method.begin_task(TaskInfo(0, "one", classes, (9,) * len(seeds)), Streams(seeds, "begin"))
     return method, {name: method.weights.mean[name] for name in method.sites(0)}
 
 
@@ -29,7 +29,7 @@ def test_it_is_the_sum_of_squared_gradients_of_single_examples(fixture, request,
     monkeypatch.setattr(module, "draw", lambda logits, _: labels.append(logits.argmax(-1)) or labels[-1])
     found = fisher(lambda x, w: method.forward(x, w, 0), weights, train, Streams([0, 1], "fisher"))
     order = Streams([0, 1], "fisher")
-    for r, size in enumerate(train.sizes.tolist()):
+    for r, size in enumerate(train.sizes):
         positions = order.permutation(r, size)
         x = train.batch(positions.expand(2, -1))[0][r]
         own = {name: weight[r : r + 1] for name, weight in weights.items()}

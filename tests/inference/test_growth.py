@@ -109,7 +109,7 @@ def test_a_remembered_part_holds_inputs_labels_and_old_units(fixture, request):
     for layer in net.layers:
         points.add(layer, Streams([0], "init"))
     remembered = remember(net, points.mean, part, limit=2**20)
-    positions = torch.randperm(int(part.sizes[0]))[None, :20]
+    positions = torch.randperm(part.sizes[0])[None, :20]
     x, y = part.batch(positions)
     packed, labels = remembered.part.batch(positions)
     inputs, old = remembered.unpack(packed)

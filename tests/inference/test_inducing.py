@@ -7,7 +7,16 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 from pyroclaw.data.augment import Variants
 from pyroclaw.errors import InputError
-from pyroclaw.inference.inducing import JITTER, InducingPrior, InducingValues, choose, gains, residual, with_jitter
+from pyroclaw.inference.inducing import (
+    JITTER,
+    InducingPrior,
+    InducingValues,
+    choose,
+    gains,
+    residual,
+    root_or_nan,
+    with_jitter,
+)
 from pyroclaw.streams import Streams
 
 REPLICATES, CLASSES = 2, 3
@@ -184,13 +193,13 @@ def test_a_replicate_chooses_the_same_alone_and_random_is_the_start(toy):
     assert torch.equal(both[1:], alone) and not torch.equal(both[0], both[1])
     start = choose(part, squared, 10, Streams([3, 4], "inducing"), "random")
     streams = Streams([3, 4], "inducing")
-    assert torch.equal(start, torch.stack([streams.permutation(r, int(part.sizes[r]))[:10] for r in range(2)]))
+    assert torch.equal(start, torch.stack([streams.permutation(r, part.sizes[r])[:10] for r in range(2)]))
 
 
 @pytest.mark.parametrize("how", ["trace", "random"])
 def test_no_point_twice_and_at_most_as_many_as_there_are(toy, how):
     part = toy.tasks([0, 1])[0].train
-    part = replace(part, sizes=torch.tensor([30, 9]))
+    part = replace(part, sizes=(30, 9))
     chosen = choose(part, squared, 1000, Streams([0, 1], "inducing"), how, proposals=50)
     assert chosen.shape == (2, 9) and sorted(chosen[1].tolist()) == list(range(9))
     assert len(set(chosen[0].tolist())) == 9 and int(chosen.max()) < 30
@@ -199,8 +208,8 @@ def test_no_point_twice_and_at_most_as_many_as_there_are(toy, how):
 def test_pictures_are_chosen_without_their_variants(toy_pictures):
     part = toy_pictures.tasks([0])[1].train
     plain = choose(part, lambda x: squared(x.flatten(2)), 8, Streams([0], "inducing"))
-    numbers = torch.randn(1, 5 * int(part.sizes[0]), 3)
-    augmented = replace(part, variants=Variants(numbers, 5), sizes=part.sizes * 5)
+    numbers = torch.randn(1, 5 * part.sizes[0], 3)
+    augmented = replace(part, variants=Variants(numbers, 5), sizes=tuple(5 * size for size in part.sizes))
     assert torch.equal(choose(augmented, lambda x: squared(x.flatten(2)), 8, Streams([0], "inducing")), plain)
 
 
@@ -208,3 +217,12 @@ def test_pictures_are_chosen_without_their_variants(toy_pictures):
 def test_no_points_or_proposals_are_refused(toy, wrong):
     with pytest.raises(InputError, match=r"points=.* 1 or above"):
         choose(toy.tasks([0])[0].train, squared, streams=Streams([0], "inducing"), **wrong)
+
+
+def test_a_matrix_without_a_root_gives_nan_and_no_error():
+    """An error would have to be waited for in each step; NaN is what the guard stops at."""
+    matrices = torch.stack([2 * torch.eye(2), -torch.eye(2)]).requires_grad_(True)
+    found = root_or_nan(matrices)
+    assert torch.equal(found[0], torch.linalg.cholesky(matrices[0])) and found[1].isnan().all()
+    found[0].sum().backward()
+    assert torch.isfinite(matrices.grad[0]).all()

@@ -9,7 +9,7 @@ class Positions:
     """A part whose example at position i is the number i."""
 
     def __init__(self, sizes):
-        self.sizes = torch.tensor(sizes)
+        self.sizes = tuple(sizes)
 
     def batch(self, positions):
         return positions.float().unsqueeze(-1), positions

@@ -137,3 +137,10 @@ def test_a_foreign_object_is_not_stored_but_named():
 def test_no_class_but_ours_is_made(name):
     with pytest.raises(InputError, match="never stores"):
         Unpacker({}).unpack({"class": name, "state": {}, "number": 0})
+
+
+def test_a_generator_of_another_kind_of_device_begins_anew():
+    """Its state means nothing here: that of a GPU has 16 bytes, that of a CPU 5056."""
+    state = {"generator": {"tensor": "state", "number": 1}, "on": "cuda:0", "number": 0}
+    found = Unpacker({"state": torch.zeros(16, dtype=torch.uint8)}).unpack(state)
+    assert isinstance(found, torch.Generator) and found.device.type == "cpu"

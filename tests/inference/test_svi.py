@@ -17,7 +17,7 @@ def begun(bench, seeds=(0,), **settings):
 
 
 def test_every_pass_holds_each_example_once():
-    positions = order(torch.tensor([7, 5]), 35, Streams([0, 1], "x"))
+    positions = order([7, 5], 35, Streams([0, 1], "x"))
     assert positions.shape == (2, 35)
     for i in range(5):
         assert sorted(positions[0, 7 * i : 7 * i + 7].tolist()) == list(range(7))
@@ -26,8 +26,8 @@ def test_every_pass_holds_each_example_once():
 
 
 def test_the_order_of_a_replicate_does_not_depend_on_the_size_of_another():
-    together = order(torch.tensor([3, 9]), 20, Streams([4, 5], "x"))
-    alone = order(torch.tensor([9]), 20, Streams([5], "x"))
+    together = order([3, 9], 20, Streams([4, 5], "x"))
+    alone = order([9], 20, Streams([5], "x"))
     assert torch.equal(together[1], alone[0])
 
 

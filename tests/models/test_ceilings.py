@@ -63,7 +63,7 @@ def test_joint_training_scores_each_example_by_the_head_of_its_own_task(toy_pict
 def test_joint_training_sees_all_tasks_anew_each_time(toy):
     method, notes = learn(Joint, toy)
     assert len(notes[1].elbo) == 2 * len(notes[0].elbo) and method.effort(1) == 2.0
-    assert int(method.sizes[0]) == sum(int(task.train.sizes[0]) for task in toy.tasks([0, 1]))
+    assert int(method.sizes[0]) == sum(task.train.sizes[0] for task in toy.tasks([0, 1]))
     fresh = learn(Joint, toy, tasks=1)[0].weights.mean["hidden_1"]
     distance = (method.weights.mean["hidden_1"] - fresh).square().mean()
     assert distance > 0.05 * fresh.square().mean()  # not a continuation of what the first task left
@@ -82,7 +82,7 @@ def test_joint_training_stores_all_images(toy):
     _, (first, second) = learn(Joint, toy, epochs=1)
     images = toy.tasks([0, 1])[1].train
     numbers = 4 * (second.parameters - first.parameters)
-    assert second.stored_bytes - first.stored_bytes == numbers + int(images.sizes.sum()) // 2 * 12 * 4
+    assert second.stored_bytes - first.stored_bytes == numbers + sum(images.sizes) // 2 * 12 * 4
 
 
 @pytest.mark.parametrize("make", [Independent, Joint])

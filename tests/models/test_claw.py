@@ -94,7 +94,7 @@ def test_the_elbo_is_cross_entropy_plus_kl_per_example(toy):
 def test_the_posterior_of_a_task_is_the_prior_of_the_next(toy):
     claw, _ = learn(toy, [0], consolidation="none")
     means = {name: mean.clone() for name, mean in claw.weights.mean.items()}
-    claw.begin_task(TaskInfo(2, "third", 2, torch.tensor([50])), Streams([0], "begin", 2))
+    claw.begin_task(TaskInfo(2, "third", 2, (50,)), Streams([0], "begin", 2))
     for layer in claw.net.layers:
         base = claw.priors[layer.name].base
         torch.testing.assert_close(base.mean, means[layer.name])
@@ -118,7 +118,7 @@ def test_a_consolidated_prior_has_the_means_of_the_guide_and_the_curvature_of_al
             own = found[layer.name].scaled(*scales[layer.name])
             trace = sum(_trace(one) for one in (own, before.get(layer.name)) if one is not None)
             torch.testing.assert_close(_trace(claw.precisions[layer.name]), trace, rtol=0.2, atol=0)
-    claw.begin_task(TaskInfo(2, "third", 2, torch.tensor([50, 50])), Streams([0, 1], "begin", 2))
+    claw.begin_task(TaskInfo(2, "third", 2, (50, 50)), Streams([0, 1], "begin", 2))
     assert set(claw.precisions) == {"hidden_1", "hidden_2"}  # heads are not trained again
     for layer in claw.net.layers:
         prior, mean = claw.priors[layer.name], claw.weights.mean[layer.name]

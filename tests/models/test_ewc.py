@@ -43,7 +43,7 @@ def anchored(size=20):
     """A learner in float64 at its second task, with its loss as a function of one matrix."""
     method = Ewc(MLP(3, (4,)), "multi", Streams([0], "init"), Settings(lam=7.0))
     for task, classes in enumerate((2, 3)):
-        method.begin_task(TaskInfo(task, "", classes, torch.tensor([size])), Streams([0], "begin", task))
+        method.begin_task(TaskInfo(task, "", classes, (size,)), Streams([0], "begin", task))
     for name, mean in method.weights.mean.items():
         method.weights.mean[name] = mean.double()
     weight = method.weights.mean["hidden_1"]

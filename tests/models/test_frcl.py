@@ -33,7 +33,7 @@ def learn(bench, seeds, epochs=2.0, **settings):
 def begin(frcl, classes, sizes):
     """The next task, without data."""
     index = frcl.task + 1
-    info = TaskInfo(index, "next", classes, torch.tensor(sizes))
+    info = TaskInfo(index, "next", classes, tuple(sizes))
     frcl.begin_task(info, Streams(range(frcl.replicates), "begin", index))
 
 

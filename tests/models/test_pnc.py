@@ -110,7 +110,7 @@ def test_the_anchor_moves_to_the_weights_of_the_last_task(toy):
     weights = {name: mean.clone() for name, mean in pnc.weights.mean.items()}
     task = toy.tasks([0])[0]
     about_to_compress(pnc, task, 2, [0])
-    size = task.train.sizes.item()
+    (size,) = task.train.sizes
     for name in ("hidden_1", "hidden_2"):
         assert torch.equal(pnc.priors[name].mean, weights[name])
         torch.testing.assert_close(pnc.priors[name].precision, size * 15 * 0.99 * pnc.importance[name])

@@ -21,7 +21,7 @@ from pyroclaw.streams import Streams
 
 def infer(method, task, x, y, steps=1000, classes=1):
     """SVI with a decaying rate, to the optimum as far as noise lets it."""
-    method.begin_task(TaskInfo(task, f"task {task}", classes, torch.tensor([len(y)])), Streams([0], "begin", task))
+    method.begin_task(TaskInfo(task, f"task {task}", classes, (len(y),)), Streams([0], "begin", task))
     groups = method.phases()[0].groups
     for group in groups:
         for parameter in group["params"]:
@@ -139,7 +139,7 @@ def test_claw_that_never_adapts_is_vcl(toy, heads):
 def test_a_new_head_has_the_first_prior_and_shared_layers_the_last_posterior(toy):
     method = Vcl(make_net(toy.net, toy.input_shape), "multi", Streams([0], "init"), Settings())
     list(learn_tasks(method, toy.tasks([0]), Budget(2, 16), [0]))
-    method.begin_task(TaskInfo(2, "third", 3, torch.tensor([50])), Streams([0], "begin", 2))
+    method.begin_task(TaskInfo(2, "third", 3, (50,)), Streams([0], "begin", 2))
     head, layer = method.priors["head_3"].base, method.priors["hidden_1"].base
     assert (head.mean == 0).all() and (head.stddev == 1).all() and head.mean.shape[-1] == 3
     torch.testing.assert_close(layer.mean, method.weights.mean["hidden_1"])

@@ -22,7 +22,7 @@ def ragged(kind: str = "plain", fold: int = 3) -> Part:
         images=images,
         classes=torch.arange(20) % 4,
         rows=rows,
-        sizes=torch.tensor(OWN) * (fold if augmented else 1),
+        sizes=tuple(size * (fold if augmented else 1) for size in OWN),
         head=torch.stack([torch.randperm(4) for _ in OWN]),
         flat=kind in ("plain", "permuted"),
         pixels=torch.stack([torch.randperm(36) for _ in OWN]) if kind == "permuted" else None,
@@ -43,7 +43,7 @@ def test_a_taken_part_gives_the_same_pictures_and_labels(kind):
     taken = part.take(images)
     x, y = taken.batch(torch.arange(4).expand(3, -1))
     plain, labels = part.batch(images * part.fold)  # variant 0 is the image itself
-    assert taken.fold == 1 and taken.sizes.tolist() == [4, 4, 4]
+    assert taken.fold == 1 and taken.sizes == (4, 4, 4)
     assert torch.equal(y, labels) and x.shape == plain.shape
     assert torch.allclose(x, plain, atol=1e-5)
     if kind != "augmented":
@@ -66,7 +66,7 @@ def test_a_taken_part_owns_what_it_keeps_and_nothing_else():
 def test_take_and_drop_divide_the_part(kind, k):
     part, images = ragged(kind), picked(k)
     taken, left = part.take(images), part.drop(images)
-    assert left.sizes.tolist() == [(size - k) * part.fold for size in OWN] and left.fold == part.fold
+    assert left.sizes == tuple((size - k) * part.fold for size in OWN) and left.fold == part.fold
     for r in range(3):
         before = part.image_rows(r).tolist()
         mine = [before[i] for i in images[r]]
@@ -78,12 +78,12 @@ def test_take_and_drop_divide_the_part(kind, k):
 def test_what_is_left_keeps_its_examples_with_their_variants(kind):
     part, images = ragged(kind), picked(2)
     left = part.drop(images)
-    for r, size in enumerate(left.sizes.tolist()):
+    for r, size in enumerate(left.sizes):
         gone = set(images[r].tolist())
-        kept = [p for p in range(int(part.sizes[r])) if p // part.fold not in gone]
+        kept = [p for p in range(part.sizes[r]) if p // part.fold not in gone]
         assert len(kept) == size
-        x, y = left.batch(torch.arange(size).expand(3, -1).minimum(left.sizes[:, None] - 1))
-        old_x, old_y = part.batch(torch.tensor(kept).expand(3, -1).minimum(part.sizes[:, None] - 1))
+        x, y = left.batch(torch.arange(size).expand(3, -1).minimum(torch.tensor(left.sizes)[:, None] - 1))
+        old_x, old_y = part.batch(torch.tensor(kept).expand(3, -1).minimum(torch.tensor(part.sizes)[:, None] - 1))
         assert torch.equal(x[r], old_x[r]) and torch.equal(y[r], old_y[r])
 
 
@@ -100,7 +100,7 @@ def test_padding_repeats_the_first_image_that_is_left(kind):
     if left.variants is not None:
         assert left.variants.numbers.shape == (3, 9 * left.fold, 3)
     for _, _, valid in left.chunks(100):
-        assert valid.sum(1).tolist() == left.sizes.tolist()
+        assert valid.sum(1).tolist() == list(left.sizes)
 
 
 def test_images_can_be_dropped_in_steps_and_down_to_none():
@@ -108,4 +108,4 @@ def test_images_can_be_dropped_in_steps_and_down_to_none():
     at_once, steps = part.drop(torch.tensor([[1, 4]] * 3)), part.drop(torch.tensor([[1]] * 3))
     steps = steps.drop(torch.tensor([[3]] * 3))
     assert torch.equal(at_once.rows, steps.rows) and torch.equal(at_once.variants.numbers, steps.variants.numbers)
-    assert part.drop(torch.arange(11).expand(3, -1)).sizes.tolist() == [0, 0, 0]
+    assert part.drop(torch.arange(11).expand(3, -1)).sizes == (0, 0, 0)

@@ -27,7 +27,7 @@ def made(kind: str, fold: int = 4) -> list[Part]:
                 images=images,
                 classes=classes,
                 rows=rows,
-                sizes=torch.tensor(sizes) * (fold if augmented else 1),
+                sizes=tuple(size * (fold if augmented else 1) for size in sizes),
                 head=torch.stack([torch.randperm(5) for _ in sizes]),
                 flat=kind in ("plain", "permuted"),
                 pixels=torch.stack([torch.randperm(36) for _ in sizes]) if kind == "permuted" else None,
@@ -40,7 +40,7 @@ def made(kind: str, fold: int = 4) -> list[Part]:
 def one_by_one(parts: list[Part], offsets: list[int], r: int):
     """All examples of repetition r, asked of the parts themselves one at a time."""
     for part, offset in zip(parts, offsets, strict=True):
-        for position in range(int(part.sizes[r])):
+        for position in range(part.sizes[r]):
             positions = torch.zeros(len(part.sizes), 1, dtype=torch.long)
             positions[r] = position
             x, y = part.batch(positions)
@@ -49,8 +49,8 @@ def one_by_one(parts: list[Part], offsets: list[int], r: int):
 
 def check(parts: list[Part], offsets: list[int]) -> None:
     union = Union(parts, offsets)
-    assert torch.equal(union.sizes, sum(part.sizes for part in parts))
-    orders = [torch.randperm(size) for size in union.sizes.tolist()]
+    assert union.sizes == tuple(map(sum, zip(*(part.sizes for part in parts), strict=True)))
+    orders = [torch.randperm(size) for size in union.sizes]
     length = max(map(len, orders))
     positions = torch.stack([order[torch.arange(length) % len(order)] for order in orders])
     x, y = union.batch(positions)
@@ -81,7 +81,7 @@ def test_the_tasks_of_a_benchmark(name):
     data = DataSet("letters", images, labels, "random pixels", extras={"font": rng.integers(0, 40, 300)})
     tasks = build(name, data, split="font").tasks([0, 1])[:3]
     split = name == "split_notmnist"
-    assert len(set(tasks[0].train.sizes.tolist())) == (2 if split else 1)
+    assert len(set(tasks[0].train.sizes)) == (2 if split else 1)
     check([task.train for task in tasks], [0, 2, 4] if split else [0, 0, 0])
 
 

@@ -52,7 +52,7 @@ def test_position_i_is_variant_i_mod_20_of_image_i_div_20(task):
 
 
 def test_a_variant_is_the_same_picture_in_every_epoch_and_another_with_another_seed(task, data_set):
-    positions = torch.randint(0, int(task.train.sizes[0]), (1, 30))
+    positions = torch.randint(0, task.train.sizes[0], (1, 30))
     first, second = (task.train.batch(positions)[0] for _ in range(2))
     assert torch.equal(first, second)
     bench = build("omniglot", data_set("omniglot"))
@@ -62,11 +62,11 @@ def test_a_variant_is_the_same_picture_in_every_epoch_and_another_with_another_s
 
 def test_only_training_images_are_augmented_and_only_if_asked(task, data_set):
     images = len(task.train.image_rows(0))
-    assert task.train.sizes.tolist() == [FOLD * images] and task.nominal_size == FOLD * images
+    assert task.train.sizes == (FOLD * images,) and task.nominal_size == FOLD * images
     for part in (task.validation, task.test):
         x, _, _ = next(part.chunks(8))
         assert torch.allclose(x[0], part.images[part.rows[0, :8]] / 255)
     plain = build("omniglot", data_set("omniglot"), augment=False).tasks([7])[3]
-    assert plain.train.sizes.tolist() == [images] and plain.nominal_size == images
+    assert plain.train.sizes == (images,) and plain.nominal_size == images
     assert torch.equal(plain.train.rows, task.train.rows)
     assert plain.train.variants is None

@@ -68,7 +68,7 @@ alphabet = np.arange(n) * 50 // n
 labels = np.arange(n) % 10
 bench = build(name, DataSet({data!r}, images, labels, "random", extras=dict(alphabet=alphabet)))
 for task in bench.tasks(range({replicates})):
-    positions = (torch.rand({replicates}, 256) * task.train.sizes[:, None]).long()
+    positions = (torch.rand({replicates}, 256) * torch.tensor(task.train.sizes)[:, None]).long()
     assert task.train.batch(positions)[0].shape[:2] == ({replicates}, 256)
     next(task.test.chunks(1000))
 print(peak_megabytes())

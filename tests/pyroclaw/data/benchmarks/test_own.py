@@ -60,7 +60,7 @@ def test_a_list_of_tasks_is_numbered_and_options_are_kept():
     )
     assert [task.name for task in bench.tasks([0])] == ["task 1", "task 2"]
     assert (bench.net, bench.epochs, bench.batch_size, bench.input_shape) == (CNN, 3, 5, (1, 8, 8))
-    sizes = [int(part.sizes[0]) for part in bench.tasks([0])[0][3:]]
+    sizes = [part.sizes[0] for part in bench.tasks([0])[0][3:]]
     assert sizes == [20, 10, 10] and bench.source == "own data" and bench.title == "toys"
 
 

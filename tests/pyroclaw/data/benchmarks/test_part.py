@@ -12,7 +12,7 @@ def ragged_part(**changes):
         images=torch.arange(8, dtype=torch.uint8)[:, None, None].expand(8, 2, 2).contiguous(),
         classes=torch.tensor([0, 1, 0, 1, 0, 1, 0, 1]),
         rows=torch.tensor([[7, 3, 1, 0, 2], [5, 4, 6, 5, 5]]),
-        sizes=torch.tensor([5, 3]),
+        sizes=(5, 3),
         head=torch.tensor([[0, 1], [1, 0]]),
         flat=True,
     )
@@ -81,7 +81,7 @@ def test_a_real_task_agrees_with_plain_indexing(data_set):
 def test_halves_of_a_part_are_random(data_set):
     """Rows are shuffled: the two classes are mixed, and no half is the older half of the data."""
     part = build("split_mnist", data_set("mnist")).tasks(range(40))[0].train
-    half = int(part.sizes[0]) // 2
+    half = part.sizes[0] // 2
     _, y = part.batch(torch.arange(2 * half).expand(40, -1))
     shares = y[:, :half].double().mean(1)
     assert (shares - 0.5).abs().max() < 0.5 and abs(float(shares.mean()) - 0.5) < 0.05
