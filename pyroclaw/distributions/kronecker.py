@@ -58,8 +58,6 @@ class KroneckerGaussian(TorchDistribution):
         self.log_determinant = self._log_determinant()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "KroneckerGaussian":
-        if _instance is None and batch_shape == self.batch_shape:  # plates ask for it in every step
-            return self
         new = self._get_checked_instance(KroneckerGaussian, _instance)
         new._mean = self._mean.expand(*batch_shape, *self.event_shape)
         new.rows, new.columns, new.beta, new.lam = self.rows, self.columns, self.beta, self.lam
