@@ -51,10 +51,12 @@ class Classifier:
 
     def model(self, x: Tensor, y: Tensor) -> None:
         batch = torch.arange(y.shape[1], device=y.device)
-        with pyro.plate("replicate", self.replicates, dim=-2):
-            logits = self.training_logits(x, y, self._sample(self.priors))
-            with pyro.plate("data", self.size, subsample=batch, dim=-1), poutine.scale(scale=1 / self.size):
-                pyro.sample("label", self.likelihood(logits), obs=y)
+        replicate = pyro.plate("replicate", self.replicates, dim=-2)
+        with replicate:
+            weights = self._sample(self.priors)
+        logits = self.training_logits(x, y, weights)
+        with replicate, pyro.plate("data", self.size, subsample=batch, dim=-1), poutine.scale(scale=1 / self.size):
+            pyro.sample("label", self.likelihood(logits), obs=y)
 
     def training_logits(self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         return self.forward(x, weights, self.task)

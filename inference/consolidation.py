@@ -20,6 +20,7 @@ measures how the *softened* predictions change, as distillation does (scaled by 
 in closed form (:func:`merged`), so that what is stored does not grow with the tasks.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ from pyroclaw.streams import Streams
 DRAWS = 10  # labels that the expectation is taken over, where there are more classes
 RIDGE = 1e-4  # added to a factor's diagonal, as a share of its mean: pixels that are never on leave A singular
 TINY = torch.finfo(torch.float64).tiny  # where a task is learned with full confidence, precisions are 0
+BLOCK = 128  # columns of a product of matrices that is known to be symmetric
 POWER_STEPS = 50  # of the power method on 2×2 matrices with positive entries, which converges fast
 
 
@@ -74,7 +76,6 @@ def curvature(
     names = {id(weight): name for name, weight in weights.items()}
     positions, counts = some_examples(train, streams, examples)
     zero, sums = torch.zeros((), device=streams.device), dict[str, tuple[Tensor, Tensor]]()
-    rows_seen: dict[str, int] = {}
     for chunk in torch.arange(positions.shape[1], device=streams.device).split(CHUNK):
         x, _ = train.batch(positions[:, chunk])
         valid = (chunk < counts[:, None]).to(x.dtype)
@@ -84,39 +85,68 @@ def curvature(
         leaves = [taps.leaves[name] for name in weights]
         by_seed = [torch.autograd.grad(logits, leaves, seed, retain_graph=True) for seed in seeds.unbind(1)]
         for name, *own in zip(weights, *by_seed, strict=True):
-            entering, leaving = _rows(taps.inputs[name].detach(), valid), [_columns(slope) for slope in own]
-            rows_seen[name] = entering.shape[1] // x.shape[1]  # positions an example
             a, g = sums.get(name, (zero, zero))
-            sums[name] = a + entering.mT @ entering, g + sum((slope.mT @ slope for slope in leaving), start=zero)
+            leaving = (_gram(_columns(slope)) for slope in own)
+            sums[name] = a + _entering(taps.inputs[name].detach(), valid), g + sum(leaving, start=zero)
     size, taken = (one.view(-1, 1, 1) for one in (torch.tensor(train.sizes, device=counts.device), counts))
+    positions_of = {name: math.prod(own.shape[3:]) for name, own in taps.inputs.items()}
     return {
-        name: Precision((a / (taken * rows_seen[name])).unsqueeze(1), (g * (size / taken)).unsqueeze(1))
+        name: Precision((a / (taken * positions_of[name])).unsqueeze(1), (g * (size / taken)).unsqueeze(1))
         for name, (a, g) in sums.items()
     }
 
 
 def _seeds(logits: Tensor, streams: Streams) -> Tensor:
-    """Vectors s_k [R, K, B, classes] with Σ_k s_k s_kᵀ = H, or with that expectation."""
+    """Vectors s_k [R, K, B, classes] with Σ_k s_k s_kᵀ = H, or with that expectation.
+
+    H has a factor with one vector less than there are classes, each of them one class against those after it: with
+    S_j = Σ_{i ≥ j} π_i,
+
+        s_j = √(π_j S_{j+1} / S_j) (e_j - Σ_{i > j} π_i / S_{j+1} e_i).
+    """
     pi = logits.softmax(-1)
     classes = pi.shape[-1]
-    if classes <= DRAWS:
-        return (torch.eye(classes, device=pi.device)[:, None, :] - pi.unsqueeze(1)) * pi.mT.sqrt().unsqueeze(-1)
-    labels = torch.stack([draw(logits, streams) for _ in range(DRAWS)], dim=1)
-    return (F.one_hot(labels, classes) - pi.unsqueeze(1)) / DRAWS**0.5
+    if classes > DRAWS:
+        labels = torch.stack([draw(logits, streams) for _ in range(DRAWS)], dim=1)
+        return (F.one_hot(labels, classes) - pi.unsqueeze(1)) / DRAWS**0.5
+    tails = pi.flip(-1).cumsum(-1).flip(-1).clamp_min(torch.finfo(pi.dtype).tiny).mT.unsqueeze(-1)  # S [R, C, B, 1]
+    here, after = tails[:, :-1], tails[:, 1:]
+    own, later = (torch.ones(classes, classes, device=pi.device).triu(k)[:-1, None] for k in (0, 1))
+    return (pi.mT[:, :-1, :, None] / here * after).sqrt() * (own - later - later * pi.unsqueeze(1) / after)
 
 
-def _rows(entering: Tensor, valid: Tensor) -> Tensor:
-    """What enters a linear map as rows [R, n, fan-in + 1], one for each position, with 1 for the bias."""
-    if entering.dim() == 3:
-        return F.pad(entering, (0, 1), value=1.0) * valid.unsqueeze(-1)
-    patches = F.unfold(entering.flatten(0, 1), KERNEL, padding=KERNEL // 2).mT  # [R·B, positions, fan-in]
-    patches = F.pad(patches, (0, 1), value=1.0).unflatten(0, entering.shape[:2])
-    return (patches * valid[:, :, None, None]).flatten(1, 2)
+def _entering(inputs: Tensor, valid: Tensor) -> Tensor:
+    """Σ a aᵀ [R, fan-in + 1, fan-in + 1] of what enters a linear map, at each position, with 1 for the bias."""
+    if inputs.dim() == 3:
+        return _gram(F.pad(inputs, (0, 1), value=1.0) * valid.unsqueeze(-1))
+    # patches with channels last in memory, one replicate at a time: they are nine times as large as what they are of
+    found = torch.cat([_gram(_patches(own, mask)) for own, mask in zip(inputs, valid, strict=True)])
+    rows = torch.arange(found.shape[-1] - 1, device=found.device).unflatten(0, (KERNEL**2, -1)).T.flatten()
+    rows = F.pad(rows, (0, 1), value=len(rows))
+    return found[:, rows[:, None], rows]
+
+
+def _patches(images: Tensor, valid: Tensor) -> Tensor:
+    """Rows [1, n, 9C + 1] of one replicate, tap by tap."""
+    height, width = images.shape[2:]
+    valid = valid[:, None, None, None]
+    padded = F.pad(images.movedim(1, -1) * valid, (0, 0, *[KERNEL // 2] * 4))
+    taps = [padded[:, y : y + height, x : x + width] for y in range(KERNEL) for x in range(KERNEL)]
+    return torch.cat([*taps, valid.expand(-1, height, width, -1)], dim=-1).flatten(0, 2).unsqueeze(0)
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """rowsᵀ rows, of which the blocks below the diagonal are mirrored, not computed."""
+    width = rows.shape[-1]
+    found = rows.new_zeros(len(rows), width, width)
+    for i in range(0, width, BLOCK):
+        found[:, i : i + BLOCK, i:] = rows[:, :, i : i + BLOCK].mT @ rows[:, :, i:]
+    return found.triu() + found.triu(1).mT
 
 
 def _columns(slope: Tensor) -> Tensor:
     """Gradients of what leaves a linear map as rows [R, n, units]."""
-    return slope if slope.dim() == 3 else slope.flatten(3).mT.flatten(1, 2)
+    return slope.movedim(2, -1).flatten(1, -2)
 
 
 def merged(first: Precision, second: Precision) -> Precision:

@@ -24,10 +24,10 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Independent
 
+from pyroclaw.activations import reparameterised
 from pyroclaw.streams import Streams
 
 KERNEL = 3
-VARIANCE_FLOOR = 1e-12  # keeps the gradient of sqrt finite where all weights of a neuron are points
 
 
 @effectful(type="affine")
@@ -45,15 +45,16 @@ def affine(x: Tensor, weight: Tensor) -> Tensor:
 def convolution(x: Tensor, weight: Tensor) -> Tensor:
     """x [R, B, C, H, W] with 3×3 filters weight [R, 1, 9C+1, out], padding 1: [R, B, out, H, W].
 
-    The replicates are the groups of one grouped convolution.
+    Channels come last in memory, where a CPU convolves and pools fastest; so replicates are taken one by one, since
+    the groups of one grouped convolution would have to be brought together first.
     """
-    (replicates, batch, channels, height, width), out = x.shape, weight.shape[-1]
-    weight = weight.squeeze(1).transpose(1, 2)
-    bias = weight[:, :, -1].reshape(-1)
-    filters = weight[:, :, :-1].reshape(-1, channels, KERNEL, KERNEL)
-    x = x.transpose(0, 1).reshape(batch, replicates * channels, height, width)
-    h = F.conv2d(x, filters, bias, padding=KERNEL // 2, groups=replicates)
-    return h.reshape(batch, replicates, out, height, width).transpose(0, 1)
+    filters, bias = weight.squeeze(1).mT.split([weight.shape[2] - 1, 1], dim=2)
+    filters = filters.unflatten(2, (x.shape[2], KERNEL, KERNEL))
+    x = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    maps = [F.conv2d(*own, padding=KERNEL // 2) for own in zip(x, filters, bias.squeeze(2), strict=True)]
+    if len(maps) == 1:
+        return maps[0].unsqueeze(0)
+    return torch.stack([h.movedim(1, -1) for h in maps]).movedim(-1, 2)
 
 
 class LocalReparameterisation(Messenger):
@@ -88,9 +89,8 @@ class LocalReparameterisation(Messenger):
         if id(weight) not in self.variances:
             return
         _, variance = self.variances[id(weight)]
-        mean, spread = msg["fn"](x, weight), msg["fn"](x * x, variance)
-        noise = self.noise.normal(*mean.shape)  # type: ignore[union-attr]
-        msg["value"], msg["done"] = torch.addcmul(mean, (spread + VARIANCE_FLOOR).sqrt(), noise), True
+        mean, spread = msg["fn"](x, weight), msg["fn"](x.square(), variance)
+        msg["value"], msg["done"] = reparameterised(mean, spread, self.noise), True  # type: ignore[arg-type]
 
     _pyro_affine = _reparameterise
     _pyro_convolution = _reparameterise

@@ -17,5 +17,6 @@ def chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     On other devices there is one piece, the whole.
     """
     flat = [tensor.view(-1) for tensor in tensors]
-    size = CHUNK if flat[0].device.type == "cpu" else max(flat[0].numel(), 1)
-    return zip(*(tensor.split(size) for tensor in flat), strict=True)
+    if flat[0].device.type != "cpu" or flat[0].numel() <= CHUNK:
+        return iter([tuple(flat)])
+    return zip(*(tensor.split(CHUNK) for tensor in flat), strict=True)

@@ -5,6 +5,7 @@ to Monte Carlo without a word, so each guide and prior of the package has its pa
 ``VARIANCE_FLOOR``; the limits of the log-scale KL are in :mod:`pyroclaw.distributions.log_scale_kl`.
 """
 
+import numpy as np
 import torch
 from pyro.distributions.util import sum_rightmost
 from torch.distributions import Independent, Normal, kl_divergence, register_kl
@@ -18,8 +19,8 @@ from pyroclaw.distributions.tempered import Tempered
 Gaussian = Normal | MatchedGaussian
 
 
-def _batch_shape(q: Gaussian, p: LogScale | Gaussian | Tempered) -> torch.Size:
-    return torch.broadcast_shapes(q.batch_shape, p.batch_shape)
+def _batch_shape(q: Gaussian, p: LogScale | Gaussian | Tempered) -> tuple[int, ...]:
+    return np.broadcast_shapes(q.batch_shape, p.batch_shape)
 
 
 def _scale_free_moments(q: Gaussian) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,21 +54,24 @@ def _kl_gaussian(q: Gaussian, p: Gaussian) -> torch.Tensor:
 
 
 @register_kl(MatchedGaussian, Tempered)
-def _kl_matched_tempered(q: MatchedGaussian, p: Tempered) -> torch.Tensor:
-    return _kl_tempered(q.global_weight if p.on == "global" else q, p)
-
-
 @register_kl(Normal, Tempered)
 def _kl_tempered(q: Gaussian, p: Tempered) -> torch.Tensor:
+    mean, variance = _compared_moments(q, p)
     if p.gaussian is not None:
-        kl = gaussian_kl(q.mean, q.variance, p.gaussian, p.beta, p.lam)
+        kl = gaussian_kl(mean, variance, p.gaussian, p.beta, p.lam)
         if p.extra is not None:
-            kl = kl + p.beta / 2 * p.extra * (q.mean - p.gaussian.mean).square()
+            kl = kl + p.beta / 2 * p.extra * (mean - p.gaussian.mean).square()
         return kl.expand(_batch_shape(q, p))
-    mean, variance = _scale_free_moments(q)
     if p.log_scale == "exact":
         kl = log_scale_kl(mean, variance)
     else:
         # By logarithms, and with floors, so that neither a mean nor a variance of zero gives an infinity or a NaN.
         kl = sigmoid_fit_kl(((variance + VARIANCE_FLOOR).log() - (mean.square() + 1e-10 * VARIANCE_FLOOR).log()).exp())
     return (p.beta * kl).expand(_batch_shape(q, p))
+
+
+def _compared_moments(q: Gaussian, p: Tempered) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and variance of the weights that the prior is about."""
+    if isinstance(q, MatchedGaussian) and p.on == "global":
+        return q.global_moments
+    return (q.mean, q.variance) if p.gaussian is not None else _scale_free_moments(q)

@@ -113,15 +113,30 @@ class _HalfQuadratic(torch.autograd.Function):
         return grad[..., None, None] * slope, None, None
 
 
+class _HalfSpread(torch.autograd.Function):
+    """½ Σ_ij (v_ij A_ii G_jj - log v_ij), whose gradient ½ (A_ii G_jj - 1/v_ij) shares its terms."""
+
+    @staticmethod
+    def forward(ctx: Any, variance: Tensor, precision: Tensor) -> Tensor:
+        held = variance.clamp_min(VARIANCE_FLOOR)
+        ctx.save_for_backward(held.reciprocal().neg_().add_(precision).mul_(0.5))
+        return 0.5 * (held * precision).sub_(held.log()).sum((-2, -1))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return grad[..., None, None] * slope, None
+
+
 @register_kl(Independent, KroneckerGaussian)
 def _kl_kronecker(q: Independent, p: KroneckerGaussian) -> Tensor:
     """Of the weights that all tasks share, where the guide also has a gain."""
     if q.event_shape != p.event_shape:
         raise ValueError(f"KL of events of shape {tuple(q.event_shape)} to events of shape {tuple(p.event_shape)}")
-    own = q.base_dist.global_weight if isinstance(q.base_dist, MatchedGaussian) else q.base_dist
-    variance = own.variance.clamp_min(VARIANCE_FLOOR)
-    diagonals = (factor.diagonal(dim1=-2, dim2=-1) for factor in (p.rows, p.columns))
-    spread = torch.einsum("...io,...i,...o->...", variance, *diagonals)
-    pull = _HalfQuadratic.apply(own.mean - p.mean, p.rows, p.columns)
-    volume = variance.log().sum((-2, -1)) + p.log_determinant + math.prod(p.event_shape)
-    return p.beta * (0.5 * (spread - volume) + p.lam * pull)
+    own = q.base_dist
+    mean, variance = own.global_moments if isinstance(own, MatchedGaussian) else (own.mean, own.variance)
+    rows, columns = (factor.diagonal(dim1=-2, dim2=-1) for factor in (p.rows, p.columns))
+    spread = _HalfSpread.apply(variance, rows.unsqueeze(-1) * columns.unsqueeze(-2))
+    pull = _HalfQuadratic.apply(mean - p.mean, p.rows, p.columns)
+    return p.beta * (spread - 0.5 * (p.log_determinant + math.prod(p.event_shape)) + p.lam * pull)

@@ -72,6 +72,22 @@ def test_a_replicate_with_fewer_examples_counts_only_its_own(given):
         torch.testing.assert_close(one[1:], other, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("spread", [1.0, 30.0, 300.0])
+def test_the_seeds_are_a_factor_of_the_curvature_of_the_logits(spread):
+    """However sure the predictions are: at 300, probabilities underflow."""
+    logits = spread * torch.randn(2, 50, 4, dtype=torch.float64)
+    seeds, pi = consolidation._seeds(logits, Streams([0, 1], "c")), logits.softmax(-1)
+    assert seeds.shape == (2, 3, 50, 4)
+    expected = torch.diag_embed(pi) - pi.unsqueeze(-1) * pi.unsqueeze(-2)
+    torch.testing.assert_close(torch.einsum("rkbc,rkbd->rbcd", seeds, seeds), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_a_product_that_is_symmetric_is_computed_by_half(monkeypatch):
+    monkeypatch.setattr(consolidation, "BLOCK", 3)
+    rows = torch.randn(2, 5, 8)
+    torch.testing.assert_close(consolidation._gram(rows), rows.mT @ rows)
+
+
 def test_drawn_labels_have_the_exact_expectation(monkeypatch, given):
     x, head = torch.randn(1, 4000, 2), torch.randn(1, 1, 3, 3)
     arguments = lambda x: affine(x, head), {"head": head}, given(x, [4000]), Streams([0], "c"), 0, 1.0

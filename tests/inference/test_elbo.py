@@ -8,7 +8,8 @@ from pyro.infer import Trace_ELBO, TraceMeanField_ELBO
 
 from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.elbo import AnalyticELBO
-from pyroclaw.inference.method import TaskInfo
+from pyroclaw.inference.method import Budget, TaskInfo, Training
+from pyroclaw.models import claw
 from pyroclaw.models.vcl import Settings, Vcl
 from pyroclaw.nets import make_net
 from pyroclaw.streams import Streams
@@ -90,3 +91,23 @@ def test_the_losses_of_replicates_add_up_to_the_loss(toy):
         whole = AnalyticELBO().differentiable_loss(method.model, method.guide, x, y)
     assert each.shape == (2,) and each[0] != each[1]
     torch.testing.assert_close(each.sum(), whole)
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["log-scale prior", "Kronecker prior"])
+def test_with_or_without_validation_claws_elbo_and_gradients_are_pyros_own(toy, index):
+    """The lean run of steps that Pyro does not check, the checked one, and Pyro's estimator on the public pair."""
+    method = claw.Claw(make_net(toy.net, toy.input_shape), "multi", Streams([0, 1], "init"), claw.Settings())
+    tasks = toy.tasks([0, 1])
+    if index:
+        method.learn(0, tasks[0], Training(Budget(1, 16), lambda purpose: Streams([0, 1], purpose)))
+    method.begin_task(TaskInfo(index, "now", 2, tasks[index].train.sizes), Streams([0, 1], "begin"))
+    x, y = tasks[index].train.batch(torch.arange(16).expand(2, -1))
+    trained = [one.requires_grad_() for group in method.phases()[-1].groups for one in group["params"]]
+    found = []
+    for elbo, checked in ((AnalyticELBO(), False), (AnalyticELBO(), True), (TraceMeanField_ELBO(), True)):
+        with pyro.validation_enabled(checked), LocalReparameterisation(Streams([0, 1], "noise")):
+            loss = elbo.differentiable_loss(method.model, method.guide, x, y)
+        found.append((loss, *torch.autograd.grad(loss, trained)))
+    for lean, checked, pyros in zip(*found, strict=True):
+        torch.testing.assert_close(lean, checked, rtol=0, atol=0)
+        torch.testing.assert_close(lean, pyros, rtol=1e-4, atol=1e-6)
