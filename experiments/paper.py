@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).parent / "paper.toml"
+REPETITIONS = 10  # of each experiment
 
 
 @cache

@@ -6,9 +6,7 @@ The page is a single HTML file that needs no network; each number links to the f
 nothing is downloaded, and the same records give the same bytes.
 """
 
-import os
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +14,11 @@ import tyro
 
 from pyroclaw.errors import InputError
 from pyroclaw.experiments.missing import RESULTS
+from pyroclaw.experiments.pages import put_between, write
+from pyroclaw.experiments.report_cells import markdown_table
 from pyroclaw.experiments.report_page import markdown, page
 from pyroclaw.experiments.report_records import collect
+from pyroclaw.experiments.report_tables import overview
 
 FAILED = 2
 
@@ -32,6 +33,8 @@ class Options:
     """The page."""
     markdown: Path | None = None
     """Write the tables as Markdown too, to this file."""
+    into: Path | None = None
+    """Put the table of all methods and benchmarks between the marks of this file, such as README.md."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,23 +44,14 @@ def main(argv: list[str] | None = None) -> int:
         write(options.out, page(benches, options.out.parent))
         if options.markdown:
             write(options.markdown, markdown(benches, options.markdown.parent))
+        if options.into:
+            put_between(options.into, "report.py", markdown_table(overview(benches), options.into.parent))
     except InputError as error:
         print(f"report: {error}", file=sys.stderr)
         return FAILED
     counted = sum(len(one.summary["seeds"]) for bench in benches for one in (*bench.main.values(), *bench.others))
     print(f"{options.out}: {counted} repetitions on {sum(bool(bench.main) for bench in benches)} benchmarks")
     return 0
-
-
-def write(path: Path, text: str) -> None:
-    """By atomic replace: readers see the old file or the new one, never a part."""
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(file.name, 0o644)  # a temporary file is its owner's alone
-        os.replace(file.name, path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}): name another file") from error
 
 
 if __name__ == "__main__":

@@ -24,12 +24,15 @@ def overview(benches: Sequence[Bench]) -> Table:
     for method in [name for name in methods if name not in BOUNDS] + [name for name in methods if name in BOUNDS]:
         row = [Cell(shown(method))]
         for bench in measured:
-            figure, ours = bench.reported(method), _ours(bench.main.get(method), best[bench.title] == method)
-            row.append(Cell(ours.text, ours.record, ours.bold, f"({figure[0]})" if figure else ""))
+            setting, figure = bench.main.get(method), bench.reported(method)
+            ours, count = _ours(setting, best[bench.title] == method), len(setting.summary["seeds"]) if setting else 0
+            fewer = [f"[{count}]"] if 0 < count < paper.REPETITIONS else []
+            beside = " ".join([*fewer, f"({figure[0]})"] if figure else fewer)
+            row.append(Cell(ours.text, ours.record, ours.bold, beside))
         rows.append(row)
     caption = (
-        "Average test accuracy over all tasks after the last one, %, mean ± standard error over repetitions; in "
-        f"brackets the paper's figure. {BOLD}"
+        f"Average test accuracy over all tasks after the last one, %, mean ± standard error of {paper.REPETITIONS} "
+        f"repetitions, or as many as stand in square brackets; in round ones the paper's figure. {BOLD}"
     )
     return Table("overview", caption, ["method", *(bench.title for bench in measured)], [("", rows)])
 

@@ -30,16 +30,15 @@ from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.job import settings_of
 from pyroclaw.experiments.missing import RESULTS
+from pyroclaw.experiments.pages import put_between
 from pyroclaw.experiments.records import read
 from pyroclaw.models import METHODS
 from pyroclaw.nets import make_net
 
-REPETITIONS = 10
 CNN_RATE = 36e9  # operations a second that a core sustains: fine-tuning and VCL on CIFAR-100, one core
 GPU_RATE, GPU_PASS = 5e12, 0.005  # operations a second that a GPU sustains, and seconds that a pass takes at least
 BLOCKS = 2  # of a layer that learn-to-grow can choose from when a task comes, on average
 CORES, GPUS = 64, 8  # of the cluster
-BEGIN, END = "<!-- made by experiments/sizing.py -->", "<!-- end -->"
 FAILED = 2
 
 
@@ -87,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.into is None:
             print(text)
         else:
-            replace(options.into, text)
+            put_between(options.into, "sizing.py", text)
     except InputError as error:
         print(f"sizing: {error}", file=sys.stderr)
         return FAILED
@@ -137,7 +136,7 @@ def all_passes(bench: str, method: str) -> float:
 
 def operations(bench: str, method: str) -> float:
     """Of all repetitions."""
-    return REPETITIONS * all_passes(bench, method) * 3 * forward(bench)
+    return paper.REPETITIONS * all_passes(bench, method) * 3 * forward(bench)
 
 
 def measured(bench: str, method: str, results: Path) -> float | None:
@@ -145,7 +144,7 @@ def measured(bench: str, method: str, results: Path) -> float | None:
     records = [record for folder in (results / bench / method).glob("default-*") for record in read(folder)]
     records = [one for one in records if one["tasks_finished"] == one["tasks"] and one["config"]["device"] == "cpu"]
     plates = {tuple(one["plate"]): sum(one["train_seconds"]) * one["config"]["threads"] for one in records}
-    return sum(plates.values()) * REPETITIONS / len(records) if records else None
+    return sum(plates.values()) * paper.REPETITIONS / len(records) if records else None
 
 
 def costs(results: Path = RESULTS) -> dict[str, dict[str, Cost]]:
@@ -166,8 +165,10 @@ def cost(bench: str, method: str, seconds: dict[str, float | None]) -> Cost:
     own = seconds[bench]
     core_hours = (operations(bench, method) / rate if own is None else own) / 3600
     one_by_one = METHODS[method].one_by_one
-    runs = REPETITIONS if one_by_one or PROTOCOLS[bench].net.kind == "cnn" else 1
-    gpu_runs = REPETITIONS if one_by_one or bench == "omniglot" else 1  # whose repetitions have heads of other sizes
+    runs = paper.REPETITIONS if one_by_one or PROTOCOLS[bench].net.kind == "cnn" else 1
+    gpu_runs = (
+        paper.REPETITIONS if one_by_one or bench == "omniglot" else 1
+    )  # whose repetitions have heads of other sizes
     gpu_seconds = max(operations(bench, method) / GPU_RATE, gpu_runs * all_passes(bench, method) * GPU_PASS)
     return Cost(core_hours, own is not None, runs, gpu_seconds / 3600, gpu_runs)
 
@@ -214,18 +215,6 @@ def significant(hours: float) -> str:
     """
     digits = 1 - math.floor(math.log10(hours))
     return f"{round(hours, digits):,.{max(digits, 0)}f}"
-
-
-def replace(path: Path, text: str) -> None:
-    """Put the tables between the marks of a file."""
-    try:
-        before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    except OSError as error:
-        raise InputError(f"--into {path} cannot be read ({error.strerror}): name a file that has the marks") from error
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise InputError(f"--into {path} has no marks {BEGIN} and {END}: put them where the tables belong")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

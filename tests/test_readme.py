@@ -7,26 +7,12 @@ import numpy as np
 import pytest
 
 from pyroclaw.experiments import paper, records
+from pyroclaw.experiments.report_records import BENCHMARKS, NAMES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAP = re.findall(r"\| \[(\S+):(\d+)\]\((\S+)#L(\d+)\) \| `(.+?)` \|", README)
-TITLES = {
-    "CLAW": "claw",
-    "CLAW + coreset": "claw_coreset",
-    "VCL": "vcl",
-    "VCL + coreset": "vcl_coreset",
-    "EWC": "ewc",
-    "GVCL-FiLM": "gvcl_film",
-    "P&C": "pnc",
-    "FRCL": "frcl",
-    "RCL": "rcl",
-    "LTG": "ltg",
-    "fine-tuning (floor)": "finetune",
-    "independent nets (ceiling)": "independent",
-    "joint training (ceiling)": "joint",
-}
-BENCHMARKS = ("permuted_mnist", "split_mnist", "split_notmnist", "split_fashion")
+TABLE = README.partition("<!-- made by experiments/report.py -->")[2].partition("<!-- end -->")[0]
 
 
 @pytest.mark.parametrize(("file", "line", "link", "anchor", "code"), MAP)
@@ -56,29 +42,33 @@ def test_links_lead_somewhere():
         assert (ROOT / target).exists(), target
 
 
-def rows():
-    """(method, benchmark, cell) of every cell of the results table."""
-    for title, cells in re.findall(r"^\| ([^|]+?) \|((?: [\d.]+ ± [\d.]+[^|]*\| ?| – \| ?)+)$", README, re.MULTILINE):
-        for bench, cell in zip(BENCHMARKS, cells.strip(" |").split("|"), strict=True):
-            yield TITLES[title], bench, cell.strip()
+def cells():
+    """(method, benchmark, cell) of every cell of the results table, by the names that records have."""
+    methods, benches = ({title: name for name, title in names.items()} for names in (NAMES, BENCHMARKS))
+    head, _, *rows = (line.strip("| ").split(" | ") for line in TABLE.strip().splitlines())
+    for title, *row in rows:
+        yield from ((methods[title], benches[bench], cell) for bench, cell in zip(head[1:], row, strict=True))
 
 
-@pytest.mark.parametrize(("method", "bench", "cell"), list(rows()))
+@pytest.mark.parametrize(("method", "bench", "cell"), list(cells()))
 def test_numbers_of_the_table_are_those_of_the_records_and_of_the_paper(method, bench, cell):
+    """If they are not: python experiments/report.py --into README.md."""
     folders = list((ROOT / "experiments" / "results" / bench / method).glob("default-*"))
-    if cell == "–":
-        assert folders == []
+    reported = paper.accuracy(bench, method)
+    beside = f"({reported[0]})" if reported else ""
+    if not folders:
+        assert cell == " ".join(["–", *([f"*{beside}*"] if beside else [])])
         return
     (folder,) = folders
     results = records.summarise(records.read(folder))
     final = 100 * np.mean(results["test_accuracy"][-1], axis=0)
-    assert results["stand_in"] is False and len(final) >= 3
-    fewer = "" if len(final) == 10 else f" [{len(final)}]"
-    reported = paper.accuracy(bench, method)
-    beside = f" *({reported[0]})*" if reported else ""
-    assert cell == f"{final.mean():.2f} ± {final.std(ddof=1) / len(final) ** 0.5:.2f}{fewer}{beside}"
+    assert results["stand_in"] is False
+    number = f"{final.mean():.2f}" + (f" ± {final.std(ddof=1) / len(final) ** 0.5:.2f}" if len(final) > 1 else "")
+    small = " ".join(part for part in ("" if len(final) == 10 else f"[{len(final)}]", beside) if part)
+    shown = f"[{number}]({folder.relative_to(ROOT).as_posix()}/)" + (f" *{small}*" if small else "")
+    assert cell.replace("**", "") == shown
 
 
 def test_the_table_has_every_measured_method():
-    measured = {folder.name for bench in BENCHMARKS for folder in (ROOT / "experiments" / "results" / bench).iterdir()}
-    assert measured == {method for method, _, _ in rows()} and len(measured) >= 8
+    measured = {folder.name for bench in BENCHMARKS for folder in (ROOT / "experiments" / "results" / bench).glob("*")}
+    assert measured == {method for method, _, _ in cells()} and len(measured) >= 8

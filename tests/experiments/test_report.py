@@ -184,9 +184,22 @@ def test_markdown_has_the_same_numbers_and_links(made, folders):
     lines = made[1].splitlines()
     assert lines[2] == "| method | split MNIST | split notMNIST | split_glyphs (stand-in, not split notMNIST) |"
     (row,) = [line for line in lines if line.startswith("| CLAW | [**96.05 ± 0.06**](some%20results/split_mnist/claw/")]
-    assert row.count("|") == 5 and " *(99.1)* |" in row
+    assert row.count("|") == 5 and " *[4] (99.1)* |" in row
     for address in [part.split(")")[0] for part in made[1].split("](")[1:]]:
         assert (folders["results"].parent / unquote(address)).is_dir()
+
+
+def test_the_overview_goes_between_the_marks_of_a_page(made, folders, capsys):
+    folder = folders["results"].parent
+    page = folder / "README.md"
+    page.write_text("before\n<!-- made by experiments/report.py -->\nold\n<!-- end -->\nafter\n")
+    arguments = ["--results", str(folders["results"]), "--out", str(folder / "again.html"), "--into", str(page)]
+    assert report.main(arguments) == 0
+    before, table, after = page.read_text().split("\n\n")
+    assert before.startswith("before\n<!--") and after == "<!-- end -->\nafter\n" and table in made[1]
+    page.write_text("no marks")
+    assert report.main(arguments) == 2 and "has no marks" in capsys.readouterr().err
+    assert page.read_text() == "no marks"
 
 
 def test_the_same_records_give_the_same_bytes(made, folders):

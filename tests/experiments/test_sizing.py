@@ -20,9 +20,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 def test_operations_are_those_that_torch_counts(bench):
     size, protocol, batch = sizing.SIZES[bench], PROTOCOLS[bench], 2
     net = make_net(protocol.net, size.shape)
-    weights = {layer.name: torch.zeros(1, layer.fan_in + 1, layer.units) for layer in net.layers}
+    weights = {layer.name: torch.zeros(1, 1, layer.fan_in + 1, layer.units) for layer in net.layers}
     with FlopCounterMode(display=False) as counted:
-        affine(net(torch.zeros(1, batch, *size.shape), weights), torch.zeros(1, net.features + 1, size.classes))
+        affine(net(torch.zeros(1, batch, *size.shape), weights), torch.zeros(1, 1, net.features + 1, size.classes))
     ours = sizing.forward(bench) * batch / protocol.batch_size
     assert ours == pytest.approx(counted.get_total_flops(), rel=0.04)  # biases: one in 28 weights of the first filters
 
