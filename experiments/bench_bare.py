@@ -9,7 +9,7 @@ torch operation gives it; all else is here.
     KL to the log-scale prior (9-12), or to the Kronecker Gaussian that the task before left
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -96,7 +96,7 @@ def plain_step(claw: Claw, task: Task) -> Callable[[Tensor], Tensor]:
 
 
 def stepping(
-    groups: list[Mapping],
+    groups: Sequence[Mapping],
     losses: Callable[[Tensor, Tensor], Tensor],
     task: Task,
     constrain: Callable[[], None] = lambda: None,

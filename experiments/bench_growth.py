@@ -55,8 +55,8 @@ def _bench(width: int):
 
 
 def _exponents(name: str, cases: dict, rounds: int) -> list[Row]:
-    seconds = interleaved({str(size): training(*case, 3) for size, case in cases.items()}, min(rounds, 3))
-    sizes = np.log([float(size) for size in cases])
+    seconds = interleaved({str(size): training(claw, task, 3) for size, (claw, task) in cases.items()}, min(rounds, 3))
+    sizes = [float(np.log(size)) for size in cases]
     times = [float(np.log(np.median(own))) for own in seconds.values()]
     storage = [float(np.log(stored(claw))) for claw, _ in cases.values()]
     shown = f"{min(cases)} to {max(cases)} {name}" if name == "replicates" else f"{name} {min(cases)} to {max(cases)}"

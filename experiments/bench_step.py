@@ -71,17 +71,17 @@ def plate_rows(rounds: int, steps: int = 8) -> list[Row]:
     bench = some_tasks(1, 4000, MLP)
     (one, task), (ten, tasks) = begun(bench, 1, 0), begun(bench, 10, 0)
     seconds = interleaved({"one": training(one, task, steps), "ten": training(ten, tasks, steps)}, rounds)
-    found = ratio(seconds["ten"], seconds["one"])
+    found = value, low, high = ratio(seconds["ten"], seconds["one"])
     return [
         Row("plate", "ten replicates in one plate over one alone", *found, target=PLATE_TARGET),
-        Row("plate", "ten replicates in one plate over ten runs", *(value / 10 for value in found)),
+        Row("plate", "ten replicates in one plate over ten runs", value / 10, low / 10, high / 10),
     ]
 
 
 def peak_rows(rounds: int) -> list[Row]:
     """Operations of a step's products of matrices and convolutions, over its time, as a share of the measured peak."""
     peak = gemm_peak()
-    rows = [Row("peak", "fastest product of matrices", *[peak / 1e9] * 3, unit=" GFLOP/s")]
+    rows = [Row("peak", "fastest product of matrices", peak / 1e9, peak / 1e9, peak / 1e9, unit=" GFLOP/s")]
     pictures = some_tasks(1, 1000, CNN, (32, 32, 3))
     cases = {"MLP, 1 replicate": (some_tasks(1, 4000, MLP), 1, 20), "CNN, 1 replicate": (pictures, 1, 1)}
     cases["MLP, 10 replicates"] = (some_tasks(1, 4000, MLP), 10, 4)
