@@ -1,16 +1,20 @@
-# make run: set up and run the main job. make test: set up and run the tests. make audit: known holes in dependencies.
+# make run: set up and run the main job. make test: set up and run the tests. make bench: how fast it is.
+# make audit: known holes in dependencies.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?= --bench split_notmnist
 
-.PHONY: run test lint audit clean
+.PHONY: run test bench lint audit clean
 
 run: $(VENV)/.run
 	$(BIN)/python experiments/run.py $(ARGS)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(TESTS)
+
+bench: $(VENV)/.run
+	$(BIN)/python experiments/bench.py $(BENCH)
 
 # mypy does not follow editable installs, so it reads a copy of what a user would install
 lint: $(VENV)/.dev
