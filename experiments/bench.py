@@ -108,7 +108,7 @@ def markdown(rows: Sequence[Row]) -> str:
     """The tables of docs/speed.md."""
     lines = []
     for section in dict.fromkeys(row.section for row in rows):
-        lines += [f"| {section} |" + " | ".join(HEADER[1:]) + " |", "|" + "---|" * len(HEADER)]
+        lines += [f"| {section} | " + " | ".join(HEADER[1:]) + " |", "|" + "---|" * len(HEADER)]
         lines += ["| " + " | ".join(cells(row)) + " |" for row in rows if row.section == section] + [""]
     return "\n".join(lines)
 

@@ -11,10 +11,14 @@ gradients of what leaves it,
 
     Σ_n Jᵀ H J  ≈  A ⊗ G,     A = mean of a aᵀ,   G = sum of δ δᵀ
 
-(Martens & Grosse 2015; positions of a convolution count as examples of their own: Grosse & Martens 2016). The label's
-expectation is exact up to ten classes, beyond that from ten draws. T = 1 is the likelihood itself. Once a task is
-learned with confidence π is nearly 0 or 1, so that its curvature vanishes although what it learned can be lost; T > 1
-measures how the *softened* predictions change, as distillation does (scaled by T², as there).
+(Martens & Grosse 2015). Positions of a convolution count as examples of their own (Grosse & Martens 2016). But
+gradients at different positions of an image are correlated, and the square of their sum is larger than the sum of their
+squares: a convolution's product is scaled to the trace of the matrix itself, Σ_n ‖∇_n‖² over gradients ∇_n of single
+examples. It comes from the same backward passes, as the expectation of ‖Σ_n r_n ∇_n‖² with random signs r_n.
+
+The label's expectation is exact up to ten classes, beyond that from ten draws. T = 1 is the likelihood itself. Once a
+task is learned with confidence π is nearly 0 or 1, so that its curvature vanishes although what it learned can be lost;
+T > 1 measures how the *softened* predictions change, as distillation does (scaled by T², as there).
 
 Λ_t stays one Kronecker product: the best approximation of the sum of two by one is a rank-one problem with a solution
 in closed form (:func:`merged`), so that what is stored does not grow with the tasks.
@@ -27,6 +31,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.grad import conv2d_weight
 
 from pyroclaw.data.part import Part
 from pyroclaw.handlers import KERNEL
@@ -76,24 +81,32 @@ def curvature(
     names = {id(weight): name for name, weight in weights.items()}
     positions, counts = some_examples(train, streams, examples)
     zero, sums = torch.zeros((), device=streams.device), dict[str, tuple[Tensor, Tensor]]()
+    traces: dict[str, Tensor] = {}
     for chunk in torch.arange(positions.shape[1], device=streams.device).split(CHUNK):
         x, _ = train.batch(positions[:, chunk])
         valid = (chunk < counts[:, None]).to(x.dtype)
         with torch.enable_grad(), _Leaves(names) as taps:
             logits = forward(x)
         seeds = _seeds(logits.detach() / temperature, streams) * valid[:, None, :, None]
+        shared = [name for name in weights if taps.inputs[name].dim() > 3]
+        if shared:
+            seeds = seeds * streams.normal(*valid.shape).sign()[:, None, :, None]
         leaves = [taps.leaves[name] for name in weights]
         by_seed = [torch.autograd.grad(logits, leaves, seed, retain_graph=True) for seed in seeds.unbind(1)]
         for name, *own in zip(weights, *by_seed, strict=True):
             a, g = sums.get(name, (zero, zero))
-            leaving = (_gram(_columns(slope)) for slope in own)
-            sums[name] = a + _entering(taps.inputs[name].detach(), valid), g + sum(leaving, start=zero)
+            entering, leaving = taps.inputs[name].detach(), (_gram(_columns(slope)) for slope in own)
+            sums[name] = a + _entering(entering, valid), g + sum(leaving, start=zero)
+            if name in shared:
+                traces[name] = sum((_squared_sum(entering, slope) for slope in own), start=traces.get(name, zero))
     size, taken = (one.view(-1, 1, 1) for one in (torch.tensor(train.sizes, device=counts.device), counts))
-    positions_of = {name: math.prod(own.shape[3:]) for name, own in taps.inputs.items()}
-    return {
-        name: Precision((a / (taken * positions_of[name])).unsqueeze(1), (g * (size / taken)).unsqueeze(1))
-        for name, (a, g) in sums.items()
-    }
+    found = {}
+    for name, (a, g) in sums.items():
+        mean = a / (taken * math.prod(taps.inputs[name].shape[3:]))
+        if name in traces:
+            g = g * (traces[name].view(-1, 1, 1) / _trace(Precision(mean, g)).clamp_min(TINY)).to(g)
+        found[name] = Precision(mean.unsqueeze(1), (g * (size / taken)).unsqueeze(1))
+    return found
 
 
 def _seeds(logits: Tensor, streams: Streams) -> Tensor:
@@ -147,6 +160,13 @@ def _gram(rows: Tensor) -> Tensor:
 def _columns(slope: Tensor) -> Tensor:
     """Gradients of what leaves a linear map as rows [R, n, units]."""
     return slope.movedim(2, -1).flatten(1, -2)
+
+
+def _squared_sum(entering: Tensor, slope: Tensor) -> Tensor:
+    """‖Σ a δᵀ‖² [R] over examples and positions of a convolution, the bias's input being 1."""
+    shape = slope.shape[2], entering.shape[2], KERNEL, KERNEL
+    filters = [conv2d_weight(a, shape, own, padding=KERNEL // 2) for a, own in zip(entering, slope, strict=True)]
+    return torch.stack(filters).square().flatten(1).sum(1) + slope.sum((1, 3, 4)).square().sum(1)
 
 
 def merged(first: Precision, second: Precision) -> Precision:

@@ -117,6 +117,26 @@ def test_positions_of_a_convolution_are_examples(toy_pictures):
     assert (torch.linalg.eigvalsh(found.columns[0, 0]) > -1e-3).all()
 
 
+def test_a_convolution_has_the_trace_of_the_gauss_newton_matrix(toy_pictures):
+    """Positions are correlated: the trace is not that of positions as examples. Random signs give its expectation."""
+    net = make_net(toy_pictures.net, toy_pictures.input_shape)
+    weights = {layer.name: torch.randn(1, 1, layer.fan_in + 1, layer.units) for layer in net.layers}
+    weights["head"] = torch.randn(1, 1, net.features + 1, 2)
+    train, name = toy_pictures.tasks([0])[0].train, net.layers[0].name
+
+    def forward(x, own=weights):
+        return affine(net(x, own), own["head"])
+
+    x, _ = train.batch(torch.arange(train.sizes[0]).expand(1, -1))
+    exact = gauss_newton(lambda w, x: forward(x, weights | {name: w})[0], weights[name], x, 1.0).trace()
+    traces = [
+        consolidation._trace(curvature(forward, weights, train, Streams([seed], "c"), 0, 1.0)[name]).item()
+        for seed in range(100)
+    ]
+    mean, error = torch.tensor(traces).mean(), torch.tensor(traces).std() / 100**0.5
+    assert abs(mean - exact) < 4 * error and error < 0.1 * exact
+
+
 def test_noise_of_the_posterior_enters(toy, given):
     """Under local reparameterisation the expectation is over q: predictions soften and curvature changes."""
     x = torch.randn(1, 50, 4)
