@@ -66,7 +66,7 @@ class Settings:
     lr: float = 1e-3
     lr_variance: float = 1e-2
     lr_adaptation: float = 1e-2
-    initial_log_variance: float = -6.0
+    initial_log_variance: float = -10.0  # nearly a point: how wide a later prior is, consolidation says
     initial_probability: float = 0.9  # p at the start of a task
     initial_max_adaptation: float = 2.0  # s before the first task
 
