@@ -1,6 +1,7 @@
 """VCL against posteriors known from elsewhere, and CLAW that does not adapt against VCL."""
 
 import warnings
+from dataclasses import asdict
 
 import pyro.distributions as dist
 import pytest
@@ -121,7 +122,7 @@ class NeverAdapting(claw.Claw):
 def test_claw_that_never_adapts_is_vcl(toy, heads):
     net, budget = make_net(toy.net, toy.input_shape), Budget(10, 16)
     still = {"warm": 0.0, "lr_adaptation": 0.0, "initial_probability": 0.0}
-    settings = claw.Settings(beta=1.0, lam=1.0, consolidation="none", lr_variance=1e-3, **still)
+    settings = claw.Settings(beta=1.0, lam=1.0, consolidation="none", **asdict(Settings()), **still)
     ours = NeverAdapting(net, heads, Streams([0, 1], "init"), settings)
     theirs = Vcl(net, heads, Streams([0, 1], "init"), Settings())
     notes = [list(learn_tasks(method, toy.tasks([0, 1]), budget, [0, 1])) for method in (ours, theirs)]
