@@ -136,5 +136,8 @@ class Classifier:
     def memory(self) -> dict[str, Tensor]:
         return {}
 
+    def settled(self) -> Sequence[object]:
+        return []
+
     def summary(self) -> dict:
         return {}

@@ -1,8 +1,9 @@
 """What a method is to the task loop, and what a model/guide pair is to SVI."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -80,5 +81,16 @@ class Method(Protocol):
     def memory(self) -> Mapping[str, Tensor]:
         """What it must keep besides, to learn the next task."""
 
+    def settled(self) -> Sequence[object]:
+        """What no later task changes, so that copies of the method may share it."""
+
     def summary(self) -> dict:
         """What the method wants in a run's results about the task just learned; JSON types only."""
+
+
+Own = TypeVar("Own", bound=Method)
+
+
+def copied(method: Own) -> Own:
+    """A method that learns without the other knowing; what is settled is shared, so that tasks do not add up."""
+    return deepcopy(method, {id(kept): kept for kept in method.settled()})

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +11,7 @@ from torch import Tensor
 from pyroclaw.data.part import Task
 from pyroclaw.inference.calibration import calibration
 from pyroclaw.inference.evaluate import accuracy
-from pyroclaw.inference.method import Budget, Method, Training
+from pyroclaw.inference.method import Budget, Method, Training, copied
 from pyroclaw.inference.position import keeping
 from pyroclaw.inference.resume import Resumable
 from pyroclaw.streams import Streams
@@ -100,7 +99,7 @@ def _transfer(method, t: int, tasks, budget, seeds, device, stop) -> Tensor | No
     last = len(tasks) - 1
     if t == last:
         return None
-    twin = deepcopy(method)
+    twin = copied(method)
     twin.learn(t, tasks[last], Training(budget, partial(_streams, seeds, last, device), stop=stop))
     return accuracy(twin, t, tasks[last].test)
 

@@ -187,6 +187,9 @@ class Claw(Vcl):
         kept = {f"{name}.{f}": v for name, own in self.precisions.items() for f, v in own._asdict().items()}
         return {"max_adaptation": self.max_adaptation} | kept
 
+    def settled(self) -> list[object]:
+        return [*super().settled(), *self.adaptations]
+
     def summary(self) -> dict:
         """Per layer: the share of units that adapt more likely than not, and their mean gain with its extremes."""
         adaptation, layers = self.adaptations[self.task], {}

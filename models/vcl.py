@@ -72,6 +72,11 @@ class Vcl(Classifier):
     def phases(self) -> list[Phase]:
         return [Phase(1.0, self.groups(self.sites(self.task)))]
 
+    def settled(self) -> list[object]:
+        """The heads of learned tasks, where each has its own."""
+        heads = [self.head(task) for task in range(self.task + 1)] if self.heads == "multi" else []
+        return [law[name] for law in (self.weights.mean, self.weights.log_variance) for name in heads]
+
     def groups(self, names: list[str]) -> list[dict]:
         """Adam's parameter groups for the named weights."""
         return [

@@ -19,7 +19,6 @@ True
 """
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
@@ -34,7 +33,7 @@ from pyroclaw.data.benchmarks import as_tensor
 from pyroclaw.data.own import check_net, checked, kind
 from pyroclaw.errors import InputError, choose
 from pyroclaw.inference.evaluate import accuracy
-from pyroclaw.inference.method import Budget, Training
+from pyroclaw.inference.method import Budget, Training, copied
 from pyroclaw.inference.to_arviz import Examples, datasets, inference_data
 from pyroclaw.learner.device import find_device
 from pyroclaw.learner.folder import load, save
@@ -144,7 +143,7 @@ class Learner:
         task = make_task(name, images, place, len(own), flat, self.options["validation"], streams("rows"))
         if self.method is None:
             self.shape = [images[0].numel()] if flat else list(images.shape[1:])
-        method = self.new_method() if self.method is None else deepcopy(self.method)
+        method = self.new_method() if self.method is None else copied(self.method)
         elbo = method.learn(index, task, Training(self.budget, streams))
         self.method, self.kind, self.tasks[name], self.elbo[name] = method, kind(found), own, elbo.cpu()
         right = accuracy(method, index, task.validation).mean().item()

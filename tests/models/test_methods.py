@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from pyroclaw.inference.method import Budget
+from pyroclaw.inference.method import Budget, Training, copied
 from pyroclaw.inference.sequence import learn_tasks
 from pyroclaw.models import METHODS
 from pyroclaw.nets import make_net
@@ -61,6 +61,31 @@ def test_the_same_seed_gives_the_same_run(toy, name):
     (one, _), (other, _) = (learn(name, toy, [5], epochs=1.0) for _ in range(2))
     for key, value in one.parameters().items():
         assert torch.equal(value, other.parameters()[key])
+
+
+@pytest.mark.parametrize("heads", ["multi", "single"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_copy_learns_without_the_other_knowing(toy, name, heads):
+    """Also where it shares what is settled."""
+    method, _ = learn(name, toy, [0], heads=heads, epochs=0.5)
+    kept = {**method.parameters(), **method.memory()}
+    before, x = {key: one.clone() for key, one in kept.items()}, torch.randn(1, 5, 12)
+    answers = [method.logits(task, x) for task in range(2)]
+    twin = copied(method)
+    twin.learn(2, toy.tasks([0])[0], Training(Budget(0.5, toy.batch_size), lambda purpose: Streams([0], purpose, 2)))
+    now = {**method.parameters(), **method.memory()}
+    assert now.keys() == before.keys() and all(
+        torch.equal(now[key], one) for key, one in before.items() if not one.is_meta
+    )
+    assert all(torch.equal(method.logits(task, x), one) for task, one in enumerate(answers))
+    assert twin.logits(2, x).shape == (1, 5, 2)
+
+
+def test_copies_of_claw_share_what_old_tasks_keep(toy):
+    method, _ = learn("claw", toy, [0], epochs=0.5)
+    own, other = method.parameters(), copied(method).parameters()
+    shared = {key for key in own if own[key] is other[key]}
+    assert shared == {key for key in own if key.startswith("head_") or key[:2] in ("p_", "a_", "s_")}
 
 
 def test_every_method_is_explained_in_a_line():
