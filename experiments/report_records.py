@@ -58,6 +58,7 @@ class Setting:
     config: dict[str, Any]
     summary: dict[str, Any]
     seconds: float  # of training, a repetition
+    note: str = ""  # where it is less than the published method, in what
 
     def matrix(self) -> NDArray:
         """Accuracies [T, T, R]."""
@@ -133,7 +134,8 @@ def collect(results: Path) -> list[Bench]:
         ]
         if finished:
             seconds = np.mean([sum(record["train_seconds"]) / len(record["plate"]) for record in finished])
-            _add(place, Setting(method, name, folder, found[0]["config"], summarise(finished), float(seconds)))
+            note = finished[0]["summary"][-1].get("note", "")
+            _add(place, Setting(method, name, folder, found[0]["config"], summarise(finished), float(seconds), note))
     return list(benches.values())
 
 

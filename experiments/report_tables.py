@@ -27,8 +27,8 @@ def overview(benches: Sequence[Bench]) -> Table:
             setting, figure = bench.main.get(method), bench.reported(method)
             ours, count = _ours(setting, best[bench.title] == method), len(setting.summary["seeds"]) if setting else 0
             fewer = [f"[{count}]"] if 0 < count < paper.REPETITIONS else []
-            beside = " ".join([*fewer, f"({figure[0]})"] if figure else fewer)
-            row.append(Cell(ours.text, ours.record, ours.bold, beside))
+            figures = [f"({figure[0]})"] if figure else []
+            row.append(Cell(ours.text, ours.record, ours.bold, " ".join([*fewer, *figures, ours.beside]).strip()))
         rows.append(row)
     caption = (
         f"Average test accuracy over all tasks after the last one, %, mean ± standard error of {paper.REPETITIONS} "
@@ -191,7 +191,7 @@ def _grouped(
 def _ours(setting: Setting | None, bold: bool = False) -> Cell:
     if setting is None:
         return MISSING
-    return Cell(mean_and_error(list(setting.by_seed().values()), 100), setting.folder, bold)
+    return Cell(mean_and_error(list(setting.by_seed().values()), 100), setting.folder, bold, setting.note)
 
 
 def _reported(figure: tuple[float, float] | None) -> Cell:

@@ -60,11 +60,12 @@ def test_numbers_of_the_table_are_those_of_the_records_and_of_the_paper(method, 
         assert cell == " ".join(["–", *([f"*{beside}*"] if beside else [])])
         return
     (folder,) = folders
-    results = records.summarise(records.read(folder))
+    found = records.read(folder)
+    results, note = records.summarise(found), found[0]["summary"][-1].get("note", "")
     final = 100 * np.mean(results["test_accuracy"][-1], axis=0)
     assert results["stand_in"] is False
     number = f"{final.mean():.2f}" + (f" ± {final.std(ddof=1) / len(final) ** 0.5:.2f}" if len(final) > 1 else "")
-    small = " ".join(part for part in ("" if len(final) == 10 else f"[{len(final)}]", beside) if part)
+    small = " ".join(part for part in ("" if len(final) == 10 else f"[{len(final)}]", beside, note) if part)
     shown = f"[{number}]({folder.relative_to(ROOT).as_posix()}/)" + (f" *{small}*" if small else "")
     assert cell.replace("**", "") == shown
 

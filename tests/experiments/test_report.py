@@ -28,7 +28,9 @@ CONFIG = {
 VOID = {"meta", "img", "br"}
 
 
-def store(out, method, accuracies, bench="split_mnist", setting="default", finished=3, rich=False, first=0, **changes):
+def store(
+    out, method, accuracies, bench="split_mnist", setting="default", finished=3, rich=False, first=0, said=(), **changes
+):
     """Records of one repetition for each accuracy, through `finished` of three tasks."""
     results = Results(out, setting, CONFIG | {"bench": bench, "method": method} | changes, 3)
     results.begin_plate([first + r for r in range(len(accuracies))])
@@ -37,7 +39,7 @@ def store(out, method, accuracies, bench="split_mnist", setting="default", finis
         calibration = {name: torch.stack([rows / 2, rows / 3, rows / 4]) for name in ("mean weights", "samples")}
         transfer = torch.tensor(accuracies) - 0.02 * t if rich else None
         sizes, found = (1000 + t, 4000 + 100 * t), calibration if rich else {}
-        results.add(Learned(t, rows, rows, torch.zeros(5, len(accuracies)), 6.0, *sizes, {}, found, transfer))
+        results.add(Learned(t, rows, rows, torch.zeros(5, len(accuracies)), 6.0, *sizes, dict(said), found, transfer))
     return results.folder
 
 
@@ -160,6 +162,15 @@ def test_a_stand_in_under_the_real_name_is_kept_apart(tmp_path):
     assert report.main(["--results", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 0
     page = Page((tmp_path / "report.html").read_text())
     assert next(row for row in page.rows if row[0] == "method") == ["method", "stand-in for split MNIST"]
+
+
+def test_a_reduced_use_is_named_beside_its_number(tmp_path):
+    store(tmp_path / "results", "rcl", [0.9, 0.91], said={"note": "3 trials per task, reduced"})
+    options = ["--results", str(tmp_path / "results"), "--out", str(tmp_path / "report.html")]
+    assert report.main([*options, "--markdown", str(tmp_path / "report.md")]) == 0
+    for page in ("report.html", "report.md"):
+        lines = [line for line in (tmp_path / page).read_text().splitlines() if "89.50 ± 0.50" in line]
+        assert lines and all("3 trials per task, reduced" in line for line in lines)
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else(made, folders):
