@@ -1,7 +1,8 @@
 """Weights by layer name: points, or mean-field Gaussians (what VCL, its generalisations and CLAW share).
 
 A matrix of weights is [R, 1, fan-in + 1, units]; rows are inputs and the bias. In a mean field every weight has its own
-mean and log-variance; where weights are points the mean is all there is.
+mean and log-variance; where weights are points the mean is all there is. While a task is learned, a mean may be trained
+in other coordinates than the weights' own.
 """
 
 import math
@@ -10,6 +11,7 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
+from pyroclaw.inference.coordinates import Coordinates
 from pyroclaw.nets import Layer
 from pyroclaw.streams import Streams
 
@@ -45,16 +47,32 @@ class MeanField(Points):
         super().__init__()
         self.initial_log_variance = initial_log_variance
         self.log_variance: dict[str, Tensor] = {}
+        self.coordinates: dict[str, Coordinates] = {}  # of the displacement from the mean, while it is trained in them
 
     def add(self, layer: Layer, streams: Streams) -> None:
         super().add(layer, streams)
         self.log_variance[layer.name] = torch.full_like(self.mean[layer.name], self.initial_log_variance)
 
+    def location(self, name: str) -> Tensor:
+        """The mean, displaced as far as training has come."""
+        mean = self.mean[name]
+        return mean + self.coordinates[name].displacement() if name in self.coordinates else mean
+
+    def trained(self, name: str) -> Tensor:
+        """What an optimiser changes to move the mean."""
+        return self.coordinates[name].position if name in self.coordinates else self.mean[name]
+
+    def settle(self) -> None:
+        """Take the displaced means for the means."""
+        for name in list(self.coordinates):
+            self.mean[name] = self.location(name)
+            del self.coordinates[name]
+
     def scale(self, name: str) -> Tensor:
         return (0.5 * self.log_variance[name]).exp()
 
     def distribution(self, name: str) -> dist.Distribution:
-        return dist.Normal(self.mean[name], self.scale(name))
+        return dist.Normal(self.location(name), self.scale(name))
 
     def tensors(self) -> dict[str, Tensor]:
         return super().tensors() | {f"{name}.log_variance": value for name, value in self.log_variance.items()}

@@ -21,8 +21,9 @@ The input units are adapted too, which is attention; p, a and s are kept per tas
 What a task leaves to the next. The prior of task t + 1 has the means of task t's guide and, with `consolidation`
 "kronecker", the precision that the ELBO's own stationarity demands: that of the prior before plus the curvature of the
 task's likelihood in the shared weights, as a Kronecker product (:mod:`pyroclaw.inference.consolidation`). A neuron that
-a task switches off (gain 0) adds no precision to its weights: they stay free. βλ = 1 then takes it at its word. With
-"none", the paper's own way, the prior is the guide itself, whose variances say less: see experiments/FINDINGS.md.
+a task switches off (gain 0) adds no precision to its weights: they stay free. SVI then takes its steps along the axes
+of that prior (:mod:`pyroclaw.inference.coordinates`). With "none", the paper's own way, the prior is the guide itself,
+whose variances say less: see experiments/FINDINGS.md.
 """
 
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from pyroclaw.distributions import KroneckerGaussian, LogScale, MatchedGaussian,
 from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.adaptation import Adaptation, unit_counts
 from pyroclaw.inference.consolidation import Precision, curvature, merged
+from pyroclaw.inference.coordinates import Coordinates
 from pyroclaw.inference.max_adaptation import learn_max_adaptation
 from pyroclaw.inference.method import Phase, TaskInfo, Training
 from pyroclaw.models.vcl import Vcl
@@ -56,6 +58,7 @@ class Settings:
     beta: float = 0.002  # weight of the KL
     lam: float = 500.0  # weight of the KL's quadratic part, on top of beta
     consolidation: Literal["kronecker", "none"] = "kronecker"  # what the next prior knows of the weights' importance
+    coordinates: Literal["prior", "weights"] = "prior"  # that steps are taken in: the prior's axes, or single weights
     temperature: float = 2.0  # T, of the predictions whose curvature is consolidated
     fisher_examples: int = 5000  # examples that the curvature of a task is averaged over; 0 for all
     log_scale: Literal["exact", "fitted"] = "exact"  # KL to the log-scale prior
@@ -93,7 +96,7 @@ class Claw(Vcl):
         posterior: dict[str, dist.Distribution] = {}
         for name, gain in self.adaptations[task].gains(self.net, self.settings.adapt_input).items():
             scale = None if self.settings.gamma == "tied" else self.weights.scale(name)
-            posterior[name] = MatchedGaussian.from_gain(self.weights.mean[name], *gain, scale=scale)
+            posterior[name] = MatchedGaussian.from_gain(self.weights.location(name), *gain, scale=scale)
         head = self.head(task)
         return posterior | {head: self.weights.distribution(head)}
 
@@ -114,6 +117,8 @@ class Claw(Vcl):
         super().begin_task(task, streams)
         start = {"learned": self.settings.initial_probability, "always": 1.0, "never": 0.0}[self.settings.adaptation]
         self.adaptations.append(Adaptation.neutral(self.max_adaptation, start))
+        if self.settings.coordinates == "prior":
+            self.weights.coordinates = {name: Coordinates.along(own) for name, own in self.precisions.items()}
 
     def carried(self) -> dict[str, dist.Distribution]:
         """Of the global weights; where γ is a point and all noise is the task's, of w^T."""
@@ -140,7 +145,8 @@ class Claw(Vcl):
             self.adaptations[self.task].p.clamp_(margin, 1 - margin)
 
     def end_task(self, task: Task, training: Training) -> None:
-        """Learn the task's s, and from it the general one."""
+        """Learn the task's s, and from it the general one; then consolidate."""
+        self.weights.settle()
         p, a, _ = self.adaptations[self.task]
         noise = training.streams("end")
 

@@ -80,6 +80,6 @@ class Vcl(Classifier):
     def groups(self, names: list[str]) -> list[dict]:
         """Adam's parameter groups for the named weights."""
         return [
-            {"params": [self.weights.mean[name] for name in names], "lr": self.rates[0]},
+            {"params": [self.weights.trained(name) for name in names], "lr": self.rates[0]},
             {"params": [self.weights.log_variance[name] for name in names], "lr": self.rates[1]},
         ]

@@ -1,0 +1,38 @@
+r"""Steps along the axes of the prior: where Adam moves the weights of a later task.
+
+The prior of a later task has the precision A ⊗ G (:mod:`pyroclaw.inference.consolidation`), and its axes are not the
+weights: what old tasks need are combinations of them. Adam gives every coordinate steps of one size, whatever they cost.
+In the weights themselves each such step has a share in everything old tasks need, and the prior's pull, which undoes
+it, has a share in everything the new task could change freely. In the coordinates of the eigenvectors,
+
+    W = M + U Z Vᵀ,        A = U diag(a) Uᵀ,    G = V diag(g) Vᵀ,
+
+the pull is ½ Σ a_i g_j Z_ij², one number for each coordinate. Adam scales each by its own gradients, so that a
+coordinate that is held does not hold others. Model, guide and ELBO are the same as before; only the path that SVI takes
+is another.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyroclaw.inference.consolidation import Precision
+
+
+class Coordinates(NamedTuple):
+    """Z [R, 1, I, O], which is trained, and the eigenvectors U [R, 1, I, I] and V [R, 1, O, O] as columns."""
+
+    position: Tensor
+    rows: Tensor
+    columns: Tensor
+
+    @staticmethod
+    def along(precision: Precision) -> "Coordinates":
+        """Those of a prior, at its mean: Z = 0."""
+        rows, columns = (torch.linalg.eigh(factor).eigenvectors for factor in precision)
+        return Coordinates(rows.new_zeros(*rows.shape[:-1], columns.shape[-1]), rows, columns)
+
+    def displacement(self) -> Tensor:
+        """U Z Vᵀ"""
+        return self.rows @ self.position @ self.columns.mT

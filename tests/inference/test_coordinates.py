@@ -1,0 +1,84 @@
+"""Steps along the prior's axes: the same prior in other coordinates, in which Adam finds what is free to move."""
+
+import pytest
+import torch
+
+from pyroclaw.distributions import KroneckerGaussian
+from pyroclaw.inference.consolidation import Precision
+from pyroclaw.inference.coordinates import Coordinates
+from pyroclaw.inference.mean_field import MeanField
+from pyroclaw.nets import Layer
+from pyroclaw.streams import Streams
+
+REPLICATES, INPUTS, UNITS = 2, 6, 4
+
+
+def some(*shape):
+    return torch.randn(REPLICATES, 1, *shape, dtype=torch.float64)
+
+
+@pytest.fixture
+def precision():
+    rows, columns = some(INPUTS, INPUTS), some(UNITS, UNITS)
+    return Precision(rows @ rows.mT, columns @ columns.mT)
+
+
+def test_the_pull_is_a_sum_over_coordinates(precision):
+    """½ Σ a_i g_j Z_ij², whatever Z is; the prior's own density says the same of U Z Vᵀ."""
+    along = Coordinates.along(precision)._replace(position=some(INPUTS, UNITS))
+    a, g = (torch.linalg.eigvalsh(factor) for factor in precision)
+    pull = 0.5 * (a.unsqueeze(-1) * g.unsqueeze(-2) * along.position.square()).sum((-2, -1))
+    prior = KroneckerGaussian(some(INPUTS, UNITS), *precision)
+    density = prior.log_prob(prior.mean) - prior.log_prob(prior.mean + along.displacement())
+    torch.testing.assert_close(pull, density)
+
+
+def test_nothing_is_out_of_reach(precision):
+    """U Z Vᵀ is any matrix for some Z, and as long as Z."""
+    wanted, along = some(INPUTS, UNITS), Coordinates.along(precision)
+    assert not along.displacement().any()
+    along = along._replace(position=along.rows.mT @ wanted @ along.columns)
+    torch.testing.assert_close(along.displacement(), wanted)
+    torch.testing.assert_close(along.position.norm(), wanted.norm())
+
+
+def test_a_mean_moves_in_its_coordinates_and_settles():
+    weights, layer = MeanField(), Layer("one", INPUTS - 1, UNITS)
+    weights.add(layer, Streams([0, 1], "init"))
+    start = weights.mean["one"]
+    assert weights.trained("one") is weights.location("one") is start
+    weights.coordinates["one"] = along = Coordinates.along(Precision(*(2 * torch.eye(n) for n in (INPUTS, UNITS))))
+    assert weights.trained("one") is along.position
+    along.position.fill_(0.5)
+    moved = weights.distribution("one").mean
+    torch.testing.assert_close(moved - start, along.displacement().expand_as(start))
+    weights.settle()
+    assert not weights.coordinates and torch.equal(weights.mean["one"], moved)
+
+
+def test_adam_moves_what_is_free_while_it_holds_what_is_not():
+    """A prior that holds one combination of twenty inputs, of which the new task would like to change all.
+
+    In single weights the pull on what is held is in every gradient, so Adam takes small steps everywhere; along the
+    prior's axes it is in one of them. After as many steps the task has come farther where it is free to.
+    """
+    held = torch.ones(20) / 20**0.5
+    rows = 1e-3 * torch.eye(20) + 1e3 * torch.outer(held, held)
+    precision, wanted = Precision(rows[None, None], torch.ones(1, 1, 1, 1)), torch.randn(1, 1, 20, 1) + 2
+    missing = {}
+    for axes in ("prior", "weights"):
+        along = Coordinates.along(precision)
+        if axes == "weights":
+            along = along._replace(rows=torch.eye(20)[None, None])
+        along.position.requires_grad_(True)
+        optimiser = torch.optim.Adam([along.position], lr=0.02)
+        for _ in range(200):
+            moved = along.displacement()
+            loss = 0.5 * ((moved * (rows @ moved)).sum() + (moved - wanted).square().sum())
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        rest = (wanted - along.displacement()).flatten()
+        missing[axes] = (rest - held * (held @ rest)).norm().item()
+        assert abs(held @ along.displacement().flatten()) < 0.1
+    assert missing["prior"] < 0.2 * missing["weights"]
