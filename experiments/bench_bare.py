@@ -50,7 +50,10 @@ def bare_losses(claw: Claw, x: Tensor, y: Tensor, streams: Streams) -> Tensor:
 
 def _weights(claw: Claw, name: str) -> tuple[Tensor, Tensor]:
     """Mean and variance [R, fan-in + 1, units] of the weights that all tasks share."""
-    return claw.weights.mean[name].squeeze(1), claw.weights.log_variance[name].squeeze(1).exp()
+    mean, along = claw.weights.mean[name], claw.weights.coordinates.get(name)
+    if along is not None:
+        mean = mean + along.rows @ along.position @ along.columns.mT
+    return mean.squeeze(1), claw.weights.log_variance[name].squeeze(1).exp()
 
 
 def _drawn(x: Tensor, weight: Tensor, variance: Tensor, streams: Streams) -> Tensor:
@@ -71,7 +74,7 @@ def _divergence(claw: Claw, name: str, gamma: Tensor, variance: Tensor) -> Tenso
     pull = (slope * delta).sum((1, 2)) - 0.5 * (slope * delta.detach()).sum((1, 2))
     weighted = variance * rows.diagonal(dim1=1, dim2=2).unsqueeze(2) * columns.diagonal(dim1=1, dim2=2).unsqueeze(1)
     volume = variance.log().sum((1, 2)) + prior.log_determinant.squeeze(1) + gamma[0].numel()
-    return claw.settings.beta * (0.5 * (weighted.sum((1, 2)) - volume) + claw.settings.lam * pull)
+    return claw.settings.beta * (0.5 * (weighted.sum((1, 2)) - volume) + pull)
 
 
 def bare_step(claw: Claw, task: Task, streams: Streams) -> Callable[[Tensor], Tensor]:

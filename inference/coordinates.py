@@ -1,9 +1,9 @@
 r"""Steps along the axes of the prior: where Adam moves the weights of a later task.
 
 The prior of a later task has the precision A ⊗ G (:mod:`pyroclaw.inference.consolidation`), and its axes are not the
-weights: what old tasks need are combinations of them. Adam gives every coordinate steps of one size, whatever they cost.
-In the weights themselves each such step has a share in everything old tasks need, and the prior's pull, which undoes
-it, has a share in everything the new task could change freely. In the coordinates of the eigenvectors,
+weights: what old tasks need are combinations of them. Adam gives every coordinate steps of one size, whatever they
+cost. In the weights themselves each such step has a share in everything old tasks need, and the prior's pull, which
+undoes it, has a share in everything the new task could change freely. In the coordinates of the eigenvectors,
 
     W = M + U Z Vᵀ,        A = U diag(a) Uᵀ,    G = V diag(g) Vᵀ,
 

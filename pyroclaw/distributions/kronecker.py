@@ -6,9 +6,9 @@ r"""A Gaussian over a matrix of weights whose precision is a Kronecker product, 
 for W of I rows (inputs and the bias) and O columns (neurons). A says which combinations of inputs matter and G which
 combinations of neurons; a mean-field Gaussian can only say which single weights do.
 
-A mean-field guide N(m, v) has the KL in closed form, tempered like that of :class:`Tempered`:
+A mean-field guide N(m, v) has the KL in closed form, of which the ELBO may count the share β:
 
-.. math:: \tfrac{\beta}{2}\Big[\sum_{ij} v_{ij} A_{ii} G_{jj} + \lambda \operatorname{tr}(G \Delta^\top A \Delta)
+.. math:: \tfrac{\beta}{2}\Big[\sum_{ij} v_{ij} A_{ii} G_{jj} + \operatorname{tr}(G \Delta^\top A \Delta)
     - \sum_{ij} \log v_{ij} - \log|A \otimes G| - IO\Big], \qquad \Delta = m - M.
 """
 
@@ -34,7 +34,6 @@ class KroneckerGaussian(TorchDistribution):
     :param rows: A [..., I, I], symmetric and positive definite.
     :param columns: G [..., O, O], the same.
     :param beta: β, the weight of the KL; density and samples are not tempered.
-    :param lam: λ, the weight of the KL's quadratic part.
 
     >>> KroneckerGaussian(torch.zeros(5, 3, 2), torch.eye(3), torch.eye(2)).event_shape
     torch.Size([3, 2])
@@ -50,17 +49,16 @@ class KroneckerGaussian(TorchDistribution):
         rows: Tensor,
         columns: Tensor,
         beta: float = 1.0,
-        lam: float = 1.0,
         validate_args: bool | None = None,
     ) -> None:
-        self._mean, self.rows, self.columns, self.beta, self.lam = mean, rows, columns, beta, lam
+        self._mean, self.rows, self.columns, self.beta = mean, rows, columns, beta
         super().__init__(mean.shape[:-2], mean.shape[-2:], validate_args=validate_args)
         self.log_determinant = self._log_determinant()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "KroneckerGaussian":
         new = self._get_checked_instance(KroneckerGaussian, _instance)
         new._mean = self._mean.expand(*batch_shape, *self.event_shape)
-        new.rows, new.columns, new.beta, new.lam = self.rows, self.columns, self.beta, self.lam
+        new.rows, new.columns, new.beta = self.rows, self.columns, self.beta
         new.log_determinant = self.log_determinant
         super(KroneckerGaussian, new).__init__(torch.Size(batch_shape), self.event_shape, validate_args=False)
         return new
@@ -139,4 +137,4 @@ def _kl_kronecker(q: Independent, p: KroneckerGaussian) -> Tensor:
     rows, columns = (factor.diagonal(dim1=-2, dim2=-1) for factor in (p.rows, p.columns))
     spread = _HalfSpread.apply(variance, rows.unsqueeze(-1) * columns.unsqueeze(-2))
     pull = _HalfQuadratic.apply(mean - p.mean, p.rows, p.columns)
-    return p.beta * (spread - 0.5 * (p.log_determinant + math.prod(p.event_shape)) + p.lam * pull)
+    return p.beta * (spread - 0.5 * (p.log_determinant + math.prod(p.event_shape)) + pull)
