@@ -9,7 +9,7 @@ significantly better than every other; floor and ceilings do not compete.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from pyroclaw.models import METHODS
 BOUNDS = ("finetune", "independent", "joint")  # floor and ceilings
 CEILING = "independent"
 LEVEL = 0.05
+SPREAD = 1e-9  # of differences that are the same but for rounding
 INTERRUPTED, FAILED = 130, 2
 
 
@@ -68,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def significantly_best(accuracies: dict[str, Sequence[float]]) -> str | None:
+def significantly_best(accuracies: Mapping[str, Sequence[float]]) -> str | None:
     """The method whose accuracies (by seed) are higher than those of each other one by a paired t-test; or None.
 
     >>> significantly_best({"a": [0.91, 0.92, 0.93], "b": [0.81, 0.83, 0.82]})
@@ -85,7 +86,7 @@ def significantly_best(accuracies: dict[str, Sequence[float]]) -> str | None:
 
 def _higher(one: np.ndarray, other: np.ndarray) -> bool:
     differences = one - other
-    if np.ptp(differences) == 0:  # no spread: the t-test has no answer
+    if np.ptp(differences) < SPREAD:  # the t-test has no answer
         return bool(differences[0] > 0)
     return bool(ttest_rel(one, other, alternative="greater").pvalue < LEVEL)
 
