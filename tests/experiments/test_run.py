@@ -109,7 +109,7 @@ def test_the_same_seed_gives_the_same_results(data_dir, tmp_path):
         (["--checkpoint", "-1"], "--checkpoint is -1"),
         (["--set", "beta"], "NAME=VALUE"),
         (["--set", "betta=1"], "did you mean beta"),
-        (["--set", "beta=x"], "must be a float"),
+        (["--set", "beta=x"], "must be a number"),
         (["--set", "gamma=loose"], "mean-field, tied"),
         (["--adapt"], "--adapt is for --method rcl"),
     ],
