@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyroclaw import metrics
-from pyroclaw.data.benchmarks import PROTOCOLS
 from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.compare import BOUNDS, significantly_best
@@ -92,7 +91,7 @@ class Setting:
     @property
     def protocol(self) -> str:
         """What differs from the paper's protocol, in words; "" if nothing does."""
-        return "" if self.name == DEFAULT else another_protocol(self.config)
+        return "" if self.name == DEFAULT else paper.another_protocol(self.config)
 
     def matrix(self) -> NDArray:
         """Accuracies [T, T, R]."""
@@ -149,26 +148,6 @@ def best_by_seed(scores: Mapping[str, Mapping[int, float]]) -> str | None:
         if significantly_best(pair) != best:
             return None
     return best
-
-
-def another_protocol(config: Mapping[str, Any]) -> str:
-    """What a run did in another way than the paper, in words; a benchmark of one's own has no protocol but its tasks.
-
-    >>> another_protocol({"protocol": "cifar100", "tasks": 5, "epochs": 3.0, "batch_size": 256})
-    'first 5 tasks, 3 epochs'
-    """
-    usual, words = PROTOCOLS.get(config["protocol"]), []
-    if "tasks" in config:
-        words.append(f"first {config['tasks']} tasks")
-    if usual and config["epochs"] != usual.epochs:
-        words.append(f"{config['epochs']:g} epochs")
-    if usual and config["batch_size"] != usual.batch_size:
-        words.append(f"batches of {config['batch_size']}")
-    if config.get("split", "image") != "image":
-        words.append(f"split by {config['split']}")
-    if not config.get("augment", True):
-        words.append("no augmentation")
-    return ", ".join(words)
 
 
 def shown(name: str) -> str:

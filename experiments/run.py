@@ -71,7 +71,7 @@ def run(options: Options, console: Console) -> int:
     matrix = metrics.accuracy_matrix([np.array(row) for row in summary["test_accuracy"]])
     title = f"{options.method} on {bench.title}" + (f" ({bench.source})" if bench.standin else "")
     draw(job.results.folder / "figure.png", title, matrix, summary["elbo"], names)
-    report(console, summary, matrix, names, str(job.results.folder))
+    report(console, summary, matrix, names, str(job.results.folder), job.results.config)
     return 0
 
 
