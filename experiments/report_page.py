@@ -188,7 +188,8 @@ def data(benches: Sequence[Bench]) -> Table:
                 f"{config['data_source']} ({config['data']})",
                 _net(config["net"]),
                 f"{config['heads']} head{'s' * (config['heads'] == 'multi')}",
-                f"{config['epochs']:g} epochs of batches of {config['batch_size']}",
+                f"{config['epochs']:g} epochs of batches of {config['batch_size']}"
+                + (f"; so far only: {one.protocol}" if one.protocol else ""),
             )
             rows.append([Cell(bench.title), *(Cell(text, words=True) for text in texts)])
     caption = "Data as the runs found them, with a hash of their content, and what the protocol fixes."
