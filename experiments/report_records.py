@@ -52,7 +52,7 @@ ABLATIONS = {  # of CLAW: the paper's three, then ours
     "max_adaptation-general": "general s (instead of s_t)",
     "adaptation-always": "always adapted",
     "adaptation-never": "never adapted",
-    "adapt_input-False": "inputs not adapted",
+    "adapt_input-False": "fixed inputs (not adapted)",
     "gamma-tied": "tied γ (no noise of its own)",
     "log_scale-fitted": "fitted KL (instead of exact)",
 }
