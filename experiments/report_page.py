@@ -77,8 +77,9 @@ def page(benches: Sequence[Bench], base: Path) -> str:
 
 def markdown(benches: Sequence[Bench], base: Path) -> str:
     """The tables and the lines about the ceiling, for a README in the folder `base`."""
-    parts = [_markdown(tables.overview(benches), base)]
-    parts.append("\n".join(f"- {bench.title}: {tables.above_ceiling(bench)}" for bench in benches if bench.main))
+    measured = [bench for bench in benches if bench.main]
+    parts = [_markdown(tables.overview(benches), base)] if measured else []
+    parts += ["\n".join(f"- {bench.title}: {tables.above_ceiling(bench)}" for bench in measured)] if measured else []
     others = (
         changes.ablations,
         tables.last_two,
