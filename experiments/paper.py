@@ -49,9 +49,9 @@ def another_protocol(config: Mapping[str, Any]) -> str:
     """
     usual, words = PROTOCOLS.get(config["protocol"]), []
     if "tasks" in config:
-        words.append(f"first {config['tasks']} tasks")
+        words.append(f"first {config['tasks']} task{'s' * (config['tasks'] != 1)}")
     if usual and config["epochs"] != usual.epochs:
-        words.append(f"{config['epochs']:g} epochs")
+        words.append(f"{config['epochs']:g} epoch{'s' * (config['epochs'] != 1)}")
     if usual and config["batch_size"] != usual.batch_size:
         words.append(f"batches of {config['batch_size']}")
     if config.get("split", "image") != "image":

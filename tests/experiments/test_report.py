@@ -178,7 +178,7 @@ def test_reduced_runs_are_compared_among_themselves_only(tmp_path):
         ["VCL", "80.00 ± 0.58", "94.00 ± 0.00", "0.00 ± 0.00", "3"],
         ["RCL: trials-3", "69.50 ± 0.50", "94.00 ± 0.00", "0.00 ± 0.00", "2"],
         ["independent (ceiling)", "94.00 ± 0.00", "94.00 ± 0.00", "0.00 ± 0.00", "2"],
-        ["split MNIST: first 3 tasks, 1 epochs"],
+        ["split MNIST: first 3 tasks, 1 epoch"],
         ["VCL", "59.50 ± 0.50", "–", "0.00 ± 0.00", "2"],
     ]
     assert [part.partition("</a>")[0].rpartition(">")[2] for part in text.split("<strong>")[1:]] == ["90.00 ± 0.58"]

@@ -73,7 +73,7 @@ def test_a_method_whose_nets_differ_runs_its_repetitions_one_by_one(data_dir, tm
     assert "reduced from the paper's 50" in results["summary"][0][1]["note"]
     shown = capsys.readouterr().out
     assert "note              2 trials per task, reduced" in shown
-    assert "97.30 ± 0.50 % (with all of its protocol, not 1 epochs)" in shown
+    assert "97.30 ± 0.50 % (with all of its protocol, not 1 epoch)" in shown
 
 
 def test_the_presets_have_the_papers_strength_of_ewc():
