@@ -209,7 +209,8 @@ def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     plates = {tuple(record["plate"]): record for record in level}
     first = level[0]
     transfers = [record["forward_transfer"] for record in level if record["forward_transfer"]]
-    predictions = dict.fromkeys(prediction for record in level for prediction in record["calibration"])
+    calibrations = [record["calibration"] for record in level]
+    predictions = dict.fromkeys(prediction for each in calibrations for prediction in each)
     return {
         **{key: first[key] for key in SAME},
         "seeds": [record["seed"] for record in level],
@@ -220,10 +221,7 @@ def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "validation_accuracy": validation,
         "calibration": {
             prediction: {
-                measure: _together(
-                    [record["calibration"][prediction] for record in level if prediction in record["calibration"]],
-                    measure,
-                )
+                measure: _together([each[prediction] for each in calibrations if prediction in each], measure)
                 for measure in Calibration._fields
             }
             for prediction in predictions

@@ -28,6 +28,8 @@ class Range(NamedTuple):
         >>> print(Range(0, above=True), Range(0, 1), Range(1), sep="; ")
         above 0; from 0 to 1; 1 or above
         """
+        if self.low == -math.inf:
+            return "a finite number"
         if self.high < math.inf:
             return (
                 f"{'above' if self.above else 'from'} {self.low:g}{', at most' if self.above else ' to'} {self.high:g}"
@@ -41,7 +43,7 @@ RANGES = {
     **dict.fromkeys(("trials", "choices", "controller_units", "points", "proposals"), COUNT),
     **dict.fromkeys(("gamma", "initial_probability", "momentum", "warm"), SHARE),
     "adapter_size": Range(0, 1, above=True),
-    "initial_log_variance": Range(-100, 100),
+    "initial_log_variance": Range(-math.inf),  # any, but a number
 }
 REST = Range(0)  # strengths, other rates (0 leaves what they train as it is), numbers of examples
 

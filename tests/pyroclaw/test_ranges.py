@@ -33,6 +33,7 @@ def test_defaults_are_in_range_and_no_range_is_of_an_unknown_setting():
         ("ltg", "adapter_size=2", "adapter_size is 2.0, but must be above 0, at most 1"),
         ("ltg", "lr_weights=-1", "lr_weights is -1.0, but must be 0 or above"),
         ("claw_coreset", "points=0", "points is 0, but must be 1 or above"),
+        ("vcl", "initial_log_variance=nan", "initial_log_variance is nan, but must be a finite number"),
         ("claw", "initial_probability=1.5", "initial_probability is 1.5, but must be from 0 to 1"),
     ],
 )
