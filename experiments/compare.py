@@ -9,7 +9,7 @@ significantly better than every other; floor and ceilings do not compete.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from pyroclaw.models import METHODS
 BOUNDS = ("finetune", "independent", "joint")  # floor and ceilings
 CEILING = "independent"
 LEVEL = 0.05
+SPREAD = 1e-9  # of differences that are the same but for rounding
 INTERRUPTED, FAILED = 130, 2
 
 
@@ -53,10 +54,11 @@ def main(argv: list[str] | None = None) -> int:
         device = options.prepare()
         with View(console, options.quiet) as view, sigint() as stop:
             bench = options.benchmark(view.say)
-            found = {}
+            found, differs = {}, ""
             for name, settings in chosen.items():
                 job = plan(options, bench, choose("method", name, METHODS), settings, device)
                 view.say(str(job.results.folder.relative_to(options.out)))
+                differs = paper.another_protocol(job.results.config)  # for all methods the same
                 found[name] = summarise(complete(job, options, options.seeds(), view, stop))
     except Interrupted:
         print("compare: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)
@@ -64,11 +66,11 @@ def main(argv: list[str] | None = None) -> int:
     except (InputError, Diverged) as error:
         print(f"compare: {error}", file=sys.stderr)
         return FAILED
-    console.print(table(found, f"{bench.title}: {bench.source}"))
+    console.print(table(found, f"{bench.title}: {bench.source}", differs))
     return 0
 
 
-def significantly_best(accuracies: dict[str, Sequence[float]]) -> str | None:
+def significantly_best(accuracies: Mapping[str, Sequence[float]]) -> str | None:
     """The method whose accuracies (by seed) are higher than those of each other one by a paired t-test; or None.
 
     >>> significantly_best({"a": [0.91, 0.92, 0.93], "b": [0.81, 0.83, 0.82]})
@@ -85,13 +87,16 @@ def significantly_best(accuracies: dict[str, Sequence[float]]) -> str | None:
 
 def _higher(one: np.ndarray, other: np.ndarray) -> bool:
     differences = one - other
-    if np.ptp(differences) == 0:  # no spread: the t-test has no answer
+    if np.ptp(differences) < SPREAD:  # the t-test has no answer
         return bool(differences[0] > 0)
     return bool(ttest_rel(one, other, alternative="greater").pvalue < LEVEL)
 
 
-def table(found: dict[str, dict[str, Any]], title: str) -> Table:
-    """Method by method: ours beside the paper's and the ceiling, and what it costs."""
+def table(found: dict[str, dict[str, Any]], title: str, differs: str = "") -> Table:
+    """Method by method: ours beside the paper's and the ceiling, and what it costs.
+
+    :param differs: from the paper's protocol, in words.
+    """
     accuracies = {name: np.mean(one["test_accuracy"][-1], axis=0) for name, one in found.items()}
     best = significantly_best({name: values for name, values in accuracies.items() if name not in BOUNDS})
     ceiling = f"{100 * accuracies[CEILING].mean():.2f}" if CEILING in accuracies else "–"
@@ -123,6 +128,13 @@ def table(found: dict[str, dict[str, Any]], title: str) -> Table:
         f"each other method by a paired t-test, p = {LEVEL}; forgot: points lost since a task's best; params: numbers "
         "of one repetition that answer all tasks; s: seconds of training, a repetition"
     )
+    notes = {name: one["summary"][0][-1].get("note") for name, one in found.items()}
+    shown.caption += "".join(f"; {name}: {note}" for name, note in notes.items() if note)
+    if differs:
+        shown.title, shown.caption = (
+            f"{title}; {differs}",
+            f"paper: all of its protocol, not {differs}; {shown.caption}",
+        )
     return shown
 
 

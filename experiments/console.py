@@ -1,6 +1,6 @@
 """What a run shows while it runs and at its end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
@@ -94,18 +94,29 @@ class View(Screen):
         self.say(f"learned {name:<24.24} accuracy on tasks so far {dots}{shown}   average {means.mean():.2f} %")
 
 
-def report(console: Console, result: dict[str, Any], matrix: np.ndarray, names: Sequence[str], where: str) -> None:
+def report(
+    console: Console,
+    result: dict[str, Any],
+    matrix: np.ndarray,
+    names: Sequence[str],
+    where: str,
+    config: Mapping[str, Any],
+) -> None:
     """The end of a run: accuracy matrix, average, task 1 over time, adaptation, time, data source, folder."""
     console.print(_accuracies(matrix, names))
     mean, error = result["average_accuracy"]["mean"], result["average_accuracy"]["standard_error"]
     lost, lost_error = metrics.mean_and_error(metrics.forgetting(matrix))
+    back, back_error = metrics.mean_and_error(metrics.backward_transfer(matrix))
+    note = result["summary"][0][-1].get("note")
     first = " ".join(f"{100 * value:.1f}" for value in metrics.retention(matrix).mean(axis=1))
     seconds = sum(map(sum, result["train_seconds"]))
     lines = [
         f"average accuracy  {100 * mean:.2f} ± {100 * error:.2f} %  (mean ± standard error of {matrix.shape[2]})",
-        f"in the paper      {_paper(result)}",
+        f"in the paper      {_paper(result, paper.another_protocol(config))}",
+        *([f"note              {note}"] if note else []),
         *_transferred(result),
         f"forgetting        {100 * lost:.2f} ± {100 * lost_error:.2f} points",
+        f"backward transfer {100 * back:.2f} ± {100 * back_error:.2f} points",
         f"task 1 over time  {first}",
         f"calibration       {_calibration(result)}",
         f"training time     {seconds:.0f} s for all repetitions, peak memory {result['peak_memory_mb']:.0f} MB",
@@ -119,12 +130,14 @@ def report(console: Console, result: dict[str, Any], matrix: np.ndarray, names: 
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _paper(result: dict[str, Any]) -> str:
-    """What the paper of CLAW reports for this method and benchmark."""
+def _paper(result: dict[str, Any], differs: str) -> str:
+    """What the paper of CLAW reports for this method and benchmark, and why it may not be compared."""
     figure = paper.accuracy(result["protocol"], result["method"])
     if figure is None:
         return "no figure for this method and benchmark"
-    return f"{figure[0]:.2f} ± {figure[1]:.2f} %" + (" (on the real data, not this stand-in)" * result["stand_in"])
+    protocol = f" (with all of its protocol, not {differs})" if differs else ""
+    data = " (on the real data, not this stand-in)" * result["stand_in"]
+    return f"{figure[0]:.2f} ± {figure[1]:.2f} %{protocol}{data}"
 
 
 def _transferred(result: dict[str, Any]) -> list[str]:

@@ -1,12 +1,15 @@
-"""What the paper reports (its tables 1 and 2, kept in ``paper.toml``), to set beside our own figures.
+"""What the paper reports (its tables 1 and 2, kept in ``paper.toml``), to set beside our own figures of its protocol.
 
 Benchmarks and methods go by our names; whatever the paper has no figure for is None.
 """
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from pyroclaw.data.benchmarks import PROTOCOLS
 
 FILE = Path(__file__).parent / "paper.toml"
 REPETITIONS = 10  # of each experiment
@@ -36,6 +39,26 @@ def seconds(bench: str, method: str) -> float | None:
     """Wall-clock time to train all tasks."""
     time = _cell(bench, method, "seconds")
     return None if time is None else float(time)
+
+
+def another_protocol(config: Mapping[str, Any]) -> str:
+    """What a run did in another way than the paper, in words; a benchmark of one's own has no protocol but its tasks.
+
+    >>> another_protocol({"protocol": "cifar100", "tasks": 5, "epochs": 3.0, "batch_size": 256})
+    'first 5 tasks, 3 epochs'
+    """
+    usual, words = PROTOCOLS.get(config["protocol"]), []
+    if "tasks" in config:
+        words.append(f"first {config['tasks']} task{'s' * (config['tasks'] != 1)}")
+    if usual and config["epochs"] != usual.epochs:
+        words.append(f"{config['epochs']:g} epoch{'s' * (config['epochs'] != 1)}")
+    if usual and config["batch_size"] != usual.batch_size:
+        words.append(f"batches of {config['batch_size']}")
+    if config.get("split", "image") != "image":
+        words.append(f"split by {config['split']}")
+    if not config.get("augment", True):
+        words.append("no augmentation")
+    return ", ".join(words)
 
 
 def _pair(bench: str, method: str, when: str) -> tuple[float, float] | None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pyroclaw.errors import InputError, choose
+from pyroclaw.ranges import in_range
 
 FOLDER = Path(__file__).parent / "presets"
+WORDS = {int: "a whole number", float: "a number"}
 
 
 def preset(bench: str) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def settings(cls: type, changes: Mapping[str, Any], assignments: Sequence[str] =
     for name, value in values.items():
         choose("setting", name, types)
         values[name] = _typed(name, value, types[name])
-    return cls(**values)
+    return in_range(cls(**values))
 
 
 def _typed(name: str, value: Any, kind: Any) -> Any:
@@ -51,7 +53,7 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     try:
         return kind(value)
     except ValueError as error:
-        raise InputError(f"setting {name} is {value!r}, but must be a {kind.__name__}") from error
+        raise InputError(f"setting {name} is {value!r}, but must be {WORDS[kind]}") from error
 
 
 def setting_name(chosen: Any, usual: Any, protocol: Mapping[str, Any], used: Mapping[str, Any]) -> str:

@@ -198,7 +198,8 @@ def put(folder: Path, records: Sequence[Mapping[str, Any]]) -> None:
 def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Records of one folder as one: repetitions become the last index of accuracies.
 
-    Only repetitions that are as far as the farthest are counted; others are named under "unfinished".
+    Only repetitions that are as far as the farthest are counted; others are named under "unfinished". Forward transfer
+    and calibration are of the repetitions that have them, which may be fewer.
     """
     finished = max(record["tasks_finished"] for record in records)
     level = [record for record in records if record["tasks_finished"] == finished]
@@ -207,7 +208,9 @@ def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     error = float(np.std(averages, ddof=1) / np.sqrt(len(averages))) if len(averages) > 1 else 0.0
     plates = {tuple(record["plate"]): record for record in level}
     first = level[0]
-    transfers = [record["forward_transfer"] for record in level]
+    transfers = [record["forward_transfer"] for record in level if record["forward_transfer"]]
+    calibrations = [record["calibration"] for record in level]
+    predictions = dict.fromkeys(prediction for each in calibrations for prediction in each)
     return {
         **{key: first[key] for key in SAME},
         "seeds": [record["seed"] for record in level],
@@ -218,13 +221,12 @@ def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "validation_accuracy": validation,
         "calibration": {
             prediction: {
-                measure: _together([record["calibration"][prediction] for record in level], measure)
+                measure: _together([each[prediction] for each in calibrations if prediction in each], measure)
                 for measure in Calibration._fields
             }
-            for prediction in first["calibration"]
-            if all(prediction in record["calibration"] for record in level)
+            for prediction in predictions
         },
-        "forward_transfer": None if None in transfers else np.transpose(transfers).tolist(),
+        "forward_transfer": np.transpose(transfers).tolist() if transfers else None,
         "parameters": [record["parameters"] for record in level],
         "stored_bytes": [record["stored_bytes"] for record in level],
         "train_seconds": [record["train_seconds"] for record in plates.values()],

@@ -49,8 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         print(f"report: {error}", file=sys.stderr)
         return FAILED
-    counted = sum(len(one.summary["seeds"]) for bench in benches for one in (*bench.main.values(), *bench.others))
-    print(f"{options.out}: {counted} repetitions on {sum(bool(bench.main) for bench in benches)} benchmarks")
+    counted = sum(len(one.summary["seeds"]) for bench in benches for one in bench.everything())
+    print(f"{options.out}: {counted} repetitions on {sum(bool(bench.everything()) for bench in benches)} benchmarks")
     return 0
 
 

@@ -20,6 +20,7 @@ class Cell:
 
 
 MISSING = Cell("–")
+SENTENCE = 20  # letters; less is a number in brackets
 Row = Sequence[Cell]  # the first names the row
 
 
@@ -77,7 +78,8 @@ def _html(cell: Cell, base: Path) -> str:
         text = f'<a href="{escape(link(cell.record, base))}">{text}</a>'
     if cell.bold:
         text = f"<strong>{text}</strong>"
-    return text + (f" <small>{escape(cell.beside)}</small>" if cell.beside else "")
+    kind = ' class="note"' if len(cell.beside) > SENTENCE else ""
+    return text + (f" <small{kind}>{escape(cell.beside)}</small>" if cell.beside else "")
 
 
 def markdown_table(table: Table, base: Path) -> str:

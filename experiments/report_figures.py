@@ -1,4 +1,4 @@
-"""The paper's figures 1 to 3 from records, as SVG: methods over the number of tasks.
+"""The paper's figures 1 to 3, its ablations, and calibration from records, as SVG: methods over the number of tasks.
 
 Each method has the same colour (of Okabe & Ito, for all eyes), line and marker everywhere, and its name stands at the
 end of its line. The same records give the same bytes.
@@ -6,7 +6,8 @@ end of its line. The same records give the same bytes.
 
 import io
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -32,6 +33,14 @@ STYLES: dict[str, tuple[str, Any, str]] = {  # colour, line, marker
     "finetune": ("#000000", ":", "x"),
     "independent": ("#000000", "--", "_"),
     "joint": ("#666666", "-.", "|"),
+}
+ABLATION_STYLES: dict[str, tuple[str, Any, str]] = {
+    "max_adaptation-general": ("#0072B2", "--", "s"),
+    "adaptation-always": ("#009E73", "-.", "^"),
+    "adaptation-never": ("#000000", ":", "x"),
+    "adapt_input-False": ("#CC79A7", "-", "v"),
+    "gamma-tied": ("#E69F00", "--", "D"),
+    "log_scale-fitted": ("#56B4E9", "-.", "P"),
 }
 FLOOR = "finetune"
 OTHER = ("#666666", (0, (5, 1)), ".")
@@ -60,16 +69,60 @@ def transfer(setting: Setting) -> NDArray | None:
     return None if measured is None else np.array(measured)
 
 
-FIGURES: dict[str, tuple[str, str, Callable[[Setting], NDArray | None]]] = {
-    "average": ("Figure 1: average accuracy", "Average test accuracy over the tasks so far", average),
-    "retention": ("Figure 2: retention of task 1", "Test accuracy on task 1 while others are learned", retention),
-    "transfer": ("Figure 3: forward transfer", "Test accuracy on the last task, learned after k - 1 others", transfer),
+def error_of(setting: Setting, prediction: str) -> NDArray | None:
+    """ECE, averaged over the tasks so far."""
+    measured = setting.summary["calibration"].get(prediction)
+    return None if measured is None else np.array([np.mean(row, axis=0) for row in measured["ece"]])
+
+
+class Picture(NamedTuple):
+    """What a figure shows."""
+
+    title: str
+    about: str
+    curve: Callable[[Setting], NDArray | None]
+    quantity: str = "test accuracy (%)"
+    over: str = "tasks learned"
+
+
+FIGURES = {
+    "average": Picture("Figure 1: average accuracy", "Average test accuracy over the tasks so far", average),
+    "retention": Picture(
+        "Figure 2: retention of task 1", "Test accuracy on task 1 while others are learned", retention
+    ),
+    "transfer": Picture(
+        "Figure 3: forward transfer",
+        "Test accuracy on the last task, learned after k - 1 others",
+        transfer,
+        over="k",
+    ),
+    "ablations": Picture("Ablations", "Average test accuracy over the tasks so far, of CLAW without a part", average),
+    "calibration": Picture(
+        "Calibration with mean weights",
+        "Expected calibration error on the tasks so far, mean weights",
+        partial(error_of, prediction="mean weights"),
+        "ECE (%), mean weights",
+    ),
+    "calibration-samples": Picture(
+        "Calibration with samples",
+        "Expected calibration error on the tasks so far, averaged over samples of the posterior",
+        partial(error_of, prediction="samples"),
+        "ECE (%), samples",
+    ),
 }
 
 
+def shown_in(bench: Bench, figure: str) -> dict[str, Setting]:
+    """Whose lines a figure has, by name."""
+    if figure != "ablations":
+        return {name: bench.main[name] for name in bench.methods() if name in bench.main}
+    found = bench.ablations()
+    return {"claw": bench.main["claw"]} | found if found and "claw" in bench.main else found
+
+
 def curves(bench: Bench, figure: str) -> dict[str, NDArray]:
-    """By method [T, R]; only those that were measured."""
-    found = {name: FIGURES[figure][2](bench.main[name]) for name in bench.methods() if name in bench.main}
+    """By name [T, R]; only those that were measured."""
+    found = {name: FIGURES[figure].curve(setting) for name, setting in shown_in(bench, figure).items()}
     return {name: values for name, values in found.items() if values is not None}
 
 
@@ -77,7 +130,7 @@ def describe(bench: Bench, figure: str, lines: Mapping[str, NDArray]) -> str:
     """The figure in words, for those who do not see it."""
     ends = ", ".join(f"{shown(name)} {100 * values[-1].mean():.1f} %" for name, values in lines.items())
     count = len(next(iter(lines.values())))
-    return f"{FIGURES[figure][1]}, on {bench.title}. At the end of {count} tasks: {ends}."
+    return f"{FIGURES[figure].about}, on {bench.title}. At the end of {count} tasks: {ends}."
 
 
 def draw(bench: Bench, figure: str, lines: Mapping[str, NDArray]) -> str:
@@ -86,7 +139,7 @@ def draw(bench: Bench, figure: str, lines: Mapping[str, NDArray]) -> str:
         picture = Figure(figsize=(5.2, 3.6))
         axes = picture.add_axes((0.115, 0.135, 0.525, 0.785))
         for place, (name, values) in enumerate(lines.items()):
-            colour, style, marker = STYLES.get(name, OTHER)
+            colour, style, marker = _look(name)
             means, errors = np.transpose([metrics.mean_and_error(100 * row) for row in values])
             tasks = 1 + np.arange(len(means)) + DODGE * (place - (len(lines) - 1) / 2)
             look: dict[str, Any] = {"color": colour, "linestyle": style, "marker": marker, "markersize": 5}
@@ -95,12 +148,16 @@ def draw(bench: Bench, figure: str, lines: Mapping[str, NDArray]) -> str:
         axes.set_xticks(np.arange(1, count + 1, max(1, count // 10)))
         axes.set_xlim(0.8, count + 0.2)
         axes.grid(alpha=0.3)
-        axes.set_title(f"{bench.title}: test accuracy (%)", loc="left", x=-0.21, fontsize=10.5)
-        axes.set(xlabel="k" if figure == "transfer" else "tasks learned", ylim=_range(lines))
+        axes.set_title(f"{bench.title}: {FIGURES[figure].quantity}", loc="left", x=-0.21, fontsize=10.5)
+        axes.set(xlabel=FIGURES[figure].over, ylim=_range(lines))
         _names(axes, {name: 100 * float(values[-1].mean()) for name, values in lines.items()})
         file = io.StringIO()
         picture.savefig(file, format="svg", metadata=NO_METADATA)
     return file.getvalue()
+
+
+def _look(name: str) -> tuple[str, Any, str]:
+    return STYLES.get(name) or ABLATION_STYLES.get(name, OTHER)
 
 
 def _range(lines: Mapping[str, NDArray]) -> tuple[float, float]:
@@ -124,9 +181,10 @@ def _names(axes: Axes, ends: Mapping[str, float]) -> None:
     places = isotonic_regression(heights - below, y_min=0.0, y_max=1.0 - below[-1]) + below
     fixed: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
     for name, height, place in zip(names, heights, places, strict=True):
-        colour, style, marker = STYLES.get(name, OTHER)
+        colour, style, marker = _look(name)
         axes.plot([1.0, 1.05], [height, place], color="#999999", linewidth=0.6, **fixed)
         axes.plot([1.06, 1.12, 1.18], [place] * 3, color=colour, linestyle=style, linewidth=1.5, **fixed)
         axes.plot([1.12], [place], color=colour, marker=marker, markersize=5, **fixed)
-        text = f"{shown(name).partition(' (')[0]} {ends[name]:.1f}{' ↓' if ends[name] < low else ''}"
+        beyond = " ↓" if ends[name] < low else " ↑" if ends[name] > high else ""
+        text = f"{shown(name).partition(' (')[0]} {ends[name]:.1f}{beyond}"
         axes.text(1.2, place, text, transform=axes.transAxes, verticalalignment="center", fontsize=8.5)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pyroclaw.experiments import report_figures as figures
+from pyroclaw.experiments import report_measures as measures
+from pyroclaw.experiments import report_settings as changes
 from pyroclaw.experiments import report_tables as tables
 from pyroclaw.experiments.report_cells import Cell, Table, html_table, markdown_table
 from pyroclaw.experiments.report_records import Bench, Setting, shown
@@ -15,10 +17,14 @@ from pyroclaw.experiments.report_records import Bench, Setting, shown
 STYLE = Path(__file__).parent / "report.css"
 TITLE = "Continual learning with adaptive weights: results"
 NONE = "<p>Not measured yet.</p>"
-KEY = (
-    "The floor is fine-tuning, whose line may leave the frame (↓); the ceilings are independent nets and joint "
-    "training; the numbers are those at the end. Points stand a little apart, so that no bar hides another."
+REDUCED = (
+    '<p>Not measured yet with the paper’s protocol; other runs are in <a href="#reduced">a table of their own</a>.</p>'
 )
+BOUNDED = (
+    "The floor is fine-tuning, whose line may leave the frame (arrow); the ceilings are independent nets and joint "
+    "training. "
+)
+KEY = "The numbers are those at the end. Points stand a little apart, so that no bar hides another."
 INTRODUCTION = (
     "Every number is computed from the records it links to, and none is copied by hand. “Paper” is Adel, Zhao & Turner "
     "(ICLR 2020). The ceiling is the same net trained on each task alone, which has nothing to remember; transfer "
@@ -30,12 +36,15 @@ def page(benches: Sequence[Bench], base: Path) -> str:
     """The whole page; links are relative to the folder `base`."""
     sections = {
         "Headline": _headline(benches, base),
-        **{title: _figure(benches, figure) for figure, (title, _, _) in figures.FIGURES.items()},
-        "Ablations and other settings": _table(tables.ablations(benches), base),
+        **{figures.FIGURES[name].title: _figure(benches, name, base) for name in ("average", "retention", "transfer")},
+        "Ablations": _figure(benches, "ablations", base) + _table(changes.ablations(benches), base, ""),
         "Table 1: accuracy after the last two tasks": _table(tables.last_two(benches), base),
         "Table 2: run time": _table(tables.run_time(benches), base),
-        "Calibration": _table(tables.calibration(benches), base),
-        "Parameters and memory": _table(tables.memory(benches), base),
+        "Fewer tasks or epochs": _table(changes.reduced(benches), base, "<p>All runs have the paper's protocol.</p>"),
+        "Forgetting and transfer": _table(measures.forgetting(benches), base) + _matrices(benches, base),
+        "Calibration": _table(measures.calibration(benches), base) + _calibration(benches, base),
+        "Parameters and memory": _table(measures.memory(benches), base),
+        "Other settings": _table(changes.others(benches), base, "<p>None.</p>"),
         "Settings": _table(settings(benches), base),
         "Data and protocol": _table(data(benches), base),
         "Versions": _table(versions(benches), base),
@@ -68,9 +77,19 @@ def page(benches: Sequence[Bench], base: Path) -> str:
 
 def markdown(benches: Sequence[Bench], base: Path) -> str:
     """The tables and the lines about the ceiling, for a README in the folder `base`."""
-    parts = [_markdown(tables.overview(benches), base)]
-    parts.append("\n".join(f"- {bench.title}: {tables.above_ceiling(bench)}" for bench in benches if bench.main))
-    others = (tables.ablations, tables.last_two, tables.run_time, tables.calibration, tables.memory)
+    measured = [bench for bench in benches if bench.main]
+    parts = [_markdown(tables.overview(benches), base)] if measured else []
+    parts += ["\n".join(f"- {bench.title}: {tables.above_ceiling(bench)}" for bench in measured)] if measured else []
+    others = (
+        changes.ablations,
+        tables.last_two,
+        tables.run_time,
+        changes.reduced,
+        measures.forgetting,
+        measures.calibration,
+        measures.memory,
+        changes.others,
+    )
     parts += [_markdown(table, base) for make in others if (table := make(benches))]
     return "\n\n".join(parts) + "\n"
 
@@ -79,8 +98,31 @@ def _markdown(table: Table, base: Path) -> str:
     return f"{table.caption}\n\n{markdown_table(table, base)}"
 
 
-def _table(table: Table, base: Path) -> str:
-    return html_table(table, base) if table else NONE
+def _table(table: Table, base: Path, without: str = NONE) -> str:
+    return html_table(table, base) if table else without
+
+
+def _details(summary: str, made: Sequence[Table], base: Path) -> str:
+    """Tables that are opened by those who want them."""
+    content = "\n".join(html_table(table, base) for table in made)
+    return f"<details>\n<summary>{escape(summary)}</summary>\n{content}\n</details>"
+
+
+def _matrices(benches: Sequence[Bench], base: Path) -> str:
+    return "\n".join(
+        _details(f"Accuracy matrices: {bench.title}", [measures.matrices(bench)], base)
+        for bench in benches
+        if bench.main
+    )
+
+
+def _calibration(benches: Sequence[Bench], base: Path) -> str:
+    """Over time: pictures of the ECE, and all measures as tables."""
+    parts = [_figure(benches, name, base) for name in ("calibration", "calibration-samples")]
+    for bench in benches:
+        if any(one.summary["calibration"] for one in bench.main.values()):
+            parts.append(_details(f"All measures: {bench.title}", measures.calibration_over_time(bench), base))
+    return "\n".join(parts)
 
 
 def _headline(benches: Sequence[Bench], base: Path) -> str:
@@ -89,7 +131,7 @@ def _headline(benches: Sequence[Bench], base: Path) -> str:
         parts.append(f"<h3>{escape(bench.title)}</h3>")
         if bench.stand_in:
             parts.append('<p class="loud">Stand-in data: not the data set that the paper used.</p>')
-        parts.append(html_table(tables.headline(bench), base) if bench.main else NONE)
+        parts.append(html_table(tables.headline(bench), base) if bench.main else REDUCED if bench.reduced else NONE)
         if bench.main:
             parts.append(f"<p>{escape(tables.above_ceiling(bench))}</p>")
         if bench.unfinished:
@@ -98,8 +140,8 @@ def _headline(benches: Sequence[Bench], base: Path) -> str:
     return "\n".join(parts)
 
 
-def _figure(benches: Sequence[Bench], figure: str) -> str:
-    """A picture for each benchmark that has lines, and a list of those without."""
+def _figure(benches: Sequence[Bench], figure: str, base: Path) -> str:
+    """A picture and its numbers for each benchmark that has lines, and a list of those without."""
     parts, without = [], []
     for bench in benches:
         lines = figures.curves(bench, figure)
@@ -108,8 +150,10 @@ def _figure(benches: Sequence[Bench], figure: str) -> str:
             continue
         source = base64.b64encode(figures.draw(bench, figure, lines).encode()).decode()
         text = escape(figures.describe(bench, figure, lines))
-        parts.append(f'<figure><img alt="{text}" src="data:image/svg+xml;base64,{source}"></figure>')
-    caption = f"{figures.FIGURES[figure][1]}: mean and standard error over repetitions. {KEY}"
+        picture = f'<img alt="{text}" src="data:image/svg+xml;base64,{source}">'
+        parts.append(f"<figure>{picture}{_details('Numbers', [measures.numbers(bench, figure, lines)], base)}</figure>")
+    key = KEY if figure == "ablations" else BOUNDED + KEY
+    caption = f"{figures.FIGURES[figure].about}: mean and standard error over repetitions. {key}"
     drawn = f'<p class="caption">{escape(caption)}</p>\n<div class="figures">{"".join(parts)}</div>\n'
     missing = f"<p>Not measured yet: {escape(', '.join(without))}.</p>" if without else ""
     return (drawn if parts else "") + missing
@@ -138,14 +182,15 @@ def data(benches: Sequence[Bench]) -> Table:
     """What each benchmark is made of."""
     rows = []
     for bench in benches:
-        for one in list(bench.main.values())[:1] or bench.others[:1]:
+        for one in bench.everything()[:1]:
             config = one.config
             texts = (
                 "STAND-IN" if bench.stand_in else "real",
                 f"{config['data_source']} ({config['data']})",
                 _net(config["net"]),
                 f"{config['heads']} head{'s' * (config['heads'] == 'multi')}",
-                f"{config['epochs']:g} epochs of batches of {config['batch_size']}",
+                f"{config['epochs']:g} epochs of batches of {config['batch_size']}"
+                + (f"; so far only: {one.protocol}" if one.protocol else ""),
             )
             rows.append([Cell(bench.title), *(Cell(text, words=True) for text in texts)])
     caption = "Data as the runs found them, with a hash of their content, and what the protocol fixes."
@@ -162,7 +207,7 @@ def versions(benches: Sequence[Bench]) -> Table:
     """What ran them."""
     found: dict[str, list[Setting]] = {}
     for bench in benches:
-        for setting in (*bench.main.values(), *bench.others):
+        for setting in bench.everything():
             for environment in setting.summary["environments"]:
                 found.setdefault(environment, []).append(setting)
     rows = []

@@ -2,12 +2,14 @@
 
     RESULTS/BENCHMARK/METHOD/SETTING-FINGERPRINT/seed*
 
-A method's row is its setting "default"; others are shown as what they are, changes of it. Methods of a benchmark are
-compared by seed, so those on other data or with a second default are refused, and stand-ins are benchmarks of their
-own. Repetitions that are not finished are named and not counted.
+A method's row is its setting "default"; others are shown as what they are, changes of it. Runs of another protocol, of
+fewer tasks say, are compared among themselves only. Methods of a benchmark are compared by seed, so those on other data
+or with a second default are refused, and stand-ins are benchmarks of their own. Repetitions that are not finished are
+named and not counted.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,15 @@ NAMES = {
     "independent": "independent (ceiling)",
     "joint": "joint (ceiling)",
 }
+ABLATIONS = {  # of CLAW: the paper's three, then ours
+    "max_adaptation-general": "general s (instead of s_t)",
+    "adaptation-always": "always adapted",
+    "adaptation-never": "never adapted",
+    "adapt_input-False": "fixed inputs (not adapted)",
+    "gamma-tied": "tied γ (no noise of its own)",
+    "log_scale-fitted": "fitted KL (instead of exact)",
+}
+PROTOCOL_PARTS = re.compile(r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks)-[^_]+)+$")  # of a setting's name
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,28 @@ class Setting:
     summary: dict[str, Any]
     seconds: float  # of training, a repetition
     note: str = ""  # where it is less than the published method, in what
+
+    @property
+    def changes(self) -> str:
+        """What its name says of settings that are not the method's own; "" if they are."""
+        return PROTOCOL_PARTS.sub("", self.name).replace(DEFAULT, "")
+
+    def against(self, usual: "Setting | None") -> str:
+        """What differs from `usual`, by the settings themselves: a name is from when the default may have been other.
+
+        Only of settings that an older record does not know, the name is taken at its word.
+        """
+        if usual is None:
+            return self.changes
+        mine, theirs = self.config["settings"], usual.config["settings"]
+        differ = [f"{key}-{mine[key]}" for key in mine if key in theirs and mine[key] != theirs[key]]
+        unknown = [re.search(rf"(?:^|_)({key}-[^_]+)", self.changes) for key in theirs if key not in mine]
+        return "_".join([*differ, *(found[1] for found in unknown if found)])
+
+    @property
+    def protocol(self) -> str:
+        """What differs from the paper's protocol, in words; "" if nothing does."""
+        return "" if self.name == DEFAULT else paper.another_protocol(self.config)
 
     def matrix(self) -> NDArray:
         """Accuracies [T, T, R]."""
@@ -77,7 +110,8 @@ class Bench:
     protocol: str
     stand_in: bool = False
     main: dict[str, Setting] = field(default_factory=dict)
-    others: list[Setting] = field(default_factory=list)
+    others: list[Setting] = field(default_factory=list)  # changes of a method's own settings
+    reduced: dict[str, list[Setting]] = field(default_factory=dict)  # by what differs from the protocol
     unfinished: list[str] = field(default_factory=list)
 
     def methods(self) -> list[str]:
@@ -90,26 +124,35 @@ class Bench:
         """The paper's accuracy; it has none on a stand-in."""
         return None if self.stand_in else paper.accuracy(self.protocol, method)
 
+    def everything(self) -> list[Setting]:
+        return [*self.main.values(), *self.others, *(one for group in self.reduced.values() for one in group)]
+
+    def ablations(self) -> dict[str, Setting]:
+        """CLAW's, by what differs from its own setting."""
+        found = {one.against(self.main.get("claw")): one for one in self.others if one.method == "claw"}
+        return {name: found[name] for name in ABLATIONS if name in found}
+
     def best(self) -> str | None:
-        """The method that is significantly better than each other one, on the seeds it shares with it; or None."""
-        scores = {name: one.by_seed() for name, one in self.main.items() if name not in BOUNDS}
-        if len(scores) < 2:
+        """The method that is significantly better than each other one; or None."""
+        return best_by_seed({name: one.by_seed() for name, one in self.main.items() if name not in BOUNDS})
+
+
+def best_by_seed(scores: Mapping[str, Mapping[int, float]]) -> str | None:
+    """Whose accuracies are significantly higher than those of each other, on the seeds that the two share; or None."""
+    if len(scores) < 2:
+        return None
+    best = max(scores, key=lambda name: np.mean(list(scores[name].values())))
+    for rival in scores.keys() - {best}:
+        shared = sorted(scores[best].keys() & scores[rival].keys())
+        pair = {name: [scores[name][seed] for seed in shared] for name in (best, rival)} if shared else {}
+        if significantly_best(pair) != best:
             return None
-        best = max(scores, key=lambda name: np.mean(list(scores[name].values())))
-        for rival in scores.keys() - {best}:
-            shared = sorted(scores[best].keys() & scores[rival].keys())
-            if (
-                significantly_best(
-                    {name: [scores[name][s] for s in shared] for name in (best, rival)} if shared else {}
-                )
-                != best
-            ):
-                return None
-        return best
+    return best
 
 
-def shown(method: str) -> str:
-    return NAMES.get(method, method)
+def shown(name: str) -> str:
+    """A method or an ablation, as it is called on the page."""
+    return NAMES.get(name) or ABLATIONS.get(name, name)
 
 
 def collect(results: Path) -> list[Bench]:
@@ -147,15 +190,21 @@ def _title(bench: str, protocol: str, stand_in: bool) -> str:
 
 
 def _add(bench: Bench, setting: Setting) -> None:
-    if setting.name != DEFAULT:
-        bench.others.append(setting)
-        return
-    for other in bench.main.values():
-        if other.method == setting.method or other.config["data"] != setting.config["data"]:
+    """Put a setting where it is compared; whatever is compared must be on the same data."""
+    peers = bench.reduced.get(setting.protocol, []) if setting.protocol else [*bench.main.values(), *bench.others]
+    for other in peers:
+        if (other.method, other.name) == (setting.method, setting.name) or other.config["data"] != setting.config[
+            "data"
+        ]:
             raise InputError(
                 f"the records {other.folder} and {setting.folder} come from different settings or data: keep one"
             )
-    bench.main[setting.method] = setting
+    if setting.protocol:
+        bench.reduced.setdefault(setting.protocol, []).append(setting)
+    elif setting.name == DEFAULT:
+        bench.main[setting.method] = setting
+    else:
+        bench.others.append(setting)
 
 
 def mean_and_error(values: Sequence[float] | NDArray, scale: float = 1, digits: int = 2) -> str:

@@ -54,7 +54,7 @@ def run(options: Options, console: Console) -> int:
     """The whole job: data, method, task loop, record, report."""
     options.check()
     if options.adapt and options.method != "rcl":
-        raise InputError(f"--adapt is for --method rcl, which has none by itself: leave it out with {options.method}")
+        raise InputError(f"--adapt is for --method rcl only: leave it out with {options.method}")
     changes = (*options.set, "adapt=true") if options.adapt else options.set
     settings = settings_of(options.bench, options.method, changes)
     device = options.prepare()
@@ -71,7 +71,7 @@ def run(options: Options, console: Console) -> int:
     matrix = metrics.accuracy_matrix([np.array(row) for row in summary["test_accuracy"]])
     title = f"{options.method} on {bench.title}" + (f" ({bench.source})" if bench.standin else "")
     draw(job.results.folder / "figure.png", title, matrix, summary["elbo"], names)
-    report(console, summary, matrix, names, str(job.results.folder))
+    report(console, summary, matrix, names, str(job.results.folder), job.results.config)
     return 0
 
 

@@ -10,7 +10,8 @@ Learning. The reward R of the proposed net is only seen, not differentiated, so 
     ∇ E[R] = E[ (R - V(s)) ∇ log π(a | s) ]
 
 by one sample each time (Williams 1992). The baseline V, an affine map of the state that regresses on R, leaves the
-expectation as it is, since E[∇ log π] = 0, and takes the better part of the variance.
+expectation as it is, since E[∇ log π] = 0, and takes the better part of the variance. The authors' V is a deeper
+net; since s never changes, V(s) is one learned number, whatever the map is.
 """
 
 from collections.abc import Sequence

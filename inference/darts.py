@@ -12,6 +12,7 @@ task's training data:
 
 where s_c is the number of parameters that a choice would add, and S the most that all layers together can add. The
 first step takes the weights as they are, not as what training would make of them for another α: that is first order.
+Unlike in DARTS, the rate of SGD is not annealed, and neither w nor α decays: a search is a few hundred steps here.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,8 @@ first of each. A later task chooses for each layer one of
 first by architecture search (:mod:`pyroclaw.inference.darts`), which ends with the choice of the largest α in each
 layer. Then the adapters and blocks chosen are trained, from new initial values and on all the task's data: they have a
 flat prior and a Delta guide as in fine-tuning, and nothing else is trained. So no earlier task forgets anything: each
-is answered along the path that it chose, with blocks that no later task moves.
+is answered along the path that it chose, with blocks that no later task moves. (The paper also has a version that
+tunes what is reused, with a penalty; it is not made here.)
 
 The adapter of a 3×3 convolution is a 1×1 convolution of the same input, added to the output: A is zero but for the
 middle of each filter and the bias. That of a fully connected layer is a bottleneck, A = D·U, as wide as `adapter_size`

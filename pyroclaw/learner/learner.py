@@ -40,6 +40,7 @@ from pyroclaw.learner.folder import load, save
 from pyroclaw.learner.tasks import alike, inputs, make_task, pair, places
 from pyroclaw.learner.uncertainty import Uncertainty, decompose, sampled
 from pyroclaw.nets import make_net
+from pyroclaw.ranges import in_range
 from pyroclaw.streams import Streams
 
 
@@ -112,7 +113,7 @@ class Learner:
             "validation": validation,
             "settings": dict(settings or {}),
         }
-        self.settings = entry.settings(**(settings or {}))
+        self.settings = in_range(entry.settings(**(settings or {})))
         self.seeds = [seed + r for r in range(replicates)]
         self.budget = Budget(float(epochs), batch_size)
         self.tasks: dict[str, list[int]] = {}  # the labels of each task so far

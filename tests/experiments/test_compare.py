@@ -37,6 +37,9 @@ def test_only_what_is_missing_is_run(data_dir, tmp_path, ran, capsys):
     assert compare.main([*call, "--replicates", "2"]) == 0
     assert len(ran) == 4 and capsys.readouterr().out == first  # the table is made of records alone
     assert "92.1±0.3" in first and "ceiling" in first
+    assert "; 2 epochs" in " ".join(first.split()) and "paper: all of its protocol, not 2 epochs" in " ".join(
+        first.split()
+    )
 
 
 def test_records_of_another_budget_or_without_transfer_are_not_taken(data_dir, tmp_path, ran):

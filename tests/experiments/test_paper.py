@@ -1,7 +1,7 @@
 import pytest
 
 from pyroclaw.data.benchmarks import KNOWN
-from pyroclaw.experiments.paper import accuracy, accuracy_before_last, seconds, tables
+from pyroclaw.experiments.paper import accuracy, accuracy_before_last, another_protocol, seconds, tables
 
 METHODS = ("claw", "vcl", "vcl_coreset", "ewc", "pnc", "rcl", "frcl", "ltg")
 RIVALS = METHODS[1:]
@@ -61,3 +61,11 @@ def test_claw_and_vcl_are_each_the_fastest_on_three_benchmarks():
 def test_what_the_paper_has_not_is_none(bench, method):
     assert accuracy(bench, method) is None and accuracy_before_last(bench, method) is None
     assert seconds(bench, method) is None
+
+
+def test_what_differs_from_the_protocol_is_said():
+    usual = {"protocol": "omniglot", "epochs": 15.0, "batch_size": 256, "split": "image", "augment": True}
+    assert another_protocol(usual) == ""
+    changed = usual | {"tasks": 1, "epochs": 1.0, "batch_size": 8, "split": "font", "augment": False}
+    assert another_protocol(changed) == "first 1 task, 1 epoch, batches of 8, split by font, no augmentation"
+    assert another_protocol(usual | {"protocol": "my own", "epochs": 3.0}) == ""

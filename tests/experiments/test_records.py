@@ -62,12 +62,13 @@ def test_a_summary_is_that_of_the_repetitions(tmp_path):
     assert summary["elbo"][0][0] == pytest.approx(np.mean([0, 1, 2]) + 0.8, abs=1e-3)
 
 
-def test_calibration_counts_if_every_repetition_has_it(tmp_path):
+def test_calibration_is_of_the_repetitions_that_have_it(tmp_path):
     results = run(tmp_path, {(0,): [0.9], (1,): [0.8]})
     path = results.folder / "seed1" / "results.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"calibration": {}}))
-    assert results.summary()["calibration"] == {}
-    assert set(summarise(read(results.folder, [0]))["calibration"]) == {"mean weights"}
+    both, alone = results.summary(), summarise(read(results.folder, [0]))
+    assert both["seeds"] == [0, 1] and both["calibration"] == alone["calibration"]
+    assert summarise(read(results.folder, [1]))["calibration"] == {}
 
 
 def test_tasks_and_repetitions_may_take_different_numbers_of_steps(tmp_path):

@@ -12,16 +12,17 @@ from pyroclaw.experiments import report
 from pyroclaw.experiments.records import Results, read, summarise
 from pyroclaw.inference.sequence import Learned
 
+OWN = {"beta": 0.1, "gamma": "tied", "adaptation": "learned"}
 CONFIG = {
     "protocol": "split_mnist",
-    "settings": {"beta": 0.1, "gamma": "tied"},
+    "settings": OWN,
     "data_source": "own <data> & more",
     "data": "0123",
     "stand_in": False,
     "split": "image",
     "augment": True,
     "epochs": 10.0,
-    "batch_size": 16,
+    "batch_size": 128,
     "net": {"kind": "mlp", "hidden": (3, 3)},
     "heads": "multi",
 }
@@ -52,7 +53,8 @@ def folders(tmp_path_factory):
         "claw": store(out, "claw", [0.97 + x for x in noise], rich=True),
         "vcl": store(out, "vcl", [0.95 - x for x in noise]),
         "ceiling": store(out, "independent", [0.99 + x for x in noise]),
-        "never": store(out, "claw", [0.93, 0.92], setting="adaptation-never", settings={"adaptation": "never"}),
+        "never": store(out, "claw", [0.93, 0.92], setting="adaptation-never", settings=OWN | {"adaptation": "never"}),
+        "softer": store(out, "claw", [0.94], setting="beta-0.2", settings=OWN | {"beta": 0.2, "gamma": "mean-field"}),
         "lone": store(out, "claw", [0.9], bench="split_notmnist", protocol="split_notmnist"),
         "broken": store(out, "ewc", [0.1], bench="split_notmnist", protocol="split_notmnist", finished=2),
         "glyphs": store(out, "claw", [0.6, 0.7], bench="split_glyphs", protocol="split_notmnist", stand_in=True),
@@ -119,10 +121,68 @@ def test_tables_1_and_2_calibration_memory_and_ablations(made, folders):
     assert ["CLAW", f"{649 / 637:.2f}", "1.00", "649", "4"] in rows  # 3 tasks of 6 s for a plate of four: 4.5 s
     measures = summarise(read(folders["claw"]))["calibration"]["samples"]
     ece, nll, brier = (np.mean(measures[name][-1]) for name in ("ece", "nll", "brier"))
-    (row,) = [row for row in rows if row[0] == "CLAW" and len(row) == 7]
+    (row,) = [row for row in rows if row[0] == "CLAW" and len(row) == 7 and "±" in row[-1]]
     assert [text.split(" ± ")[0] for text in row[1:]] == [f"{100 * ece:.2f}", f"{nll:.4f}", f"{brier:.4f}"] * 2
-    assert ["CLAW", "1,002", "4", "1", "0.1"] in rows
-    assert ["CLAW: adaptation-never", "91.50 ± 0.50", "-4.55 ± 0.55", "2"] in rows
+    peak = f"{summarise(read(folders['claw']))['peak_memory_mb']:,.0f}"
+    assert ["CLAW", "1,002", "1", "4", "1", "0.1", peak] in rows
+    assert ["never adapted", "91.50 ± 0.50", "-4.55 ± 0.55", "0.077", "2"] in rows
+
+
+def test_another_setting_is_named_by_what_really_differs(made):
+    rows = Page(made[0]).rows
+    assert ["CLAW: beta-0.2_gamma-mean-field", "93.00", "-3.00", "–", "1"] in rows  # its folder says beta only
+
+
+def test_forgetting_transfer_and_all_that_changes_over_time(made):
+    rows = Page(made[0]).rows
+    (row,) = [row for row in rows if row[0] == "CLAW" and len(row) == 6 and row[1] == "0.00 ± 0.00"][:1]
+    assert row[2:] == ["0.00 ± 0.00", "97.05 ± 0.06", "93.05 ± 0.06", "-4.00 ± 0.00"]  # transfer falls by 2 a task
+    assert ["after task 2", "97.0", "96.0", ""] in rows  # a row of the accuracy matrix
+    ece = [f"{25 * (0.9705 - 0.005 * t):.2f}" for t in range(3)]
+    assert ["CLAW", *ece] in rows  # after each task
+    assert ["CLAW", *(f"{25 * (0.9705 - 0.01 * k):.2f}" for k in range(3))] in rows  # of each task at the end
+
+
+def test_a_part_of_the_repetitions_may_have_transfer_and_calibration(tmp_path):
+    store(tmp_path / "results", "claw", [0.9, 0.91], rich=True)
+    store(tmp_path / "results", "claw", [0.92], first=2)
+    assert report.main(["--results", str(tmp_path / "results"), "--out", str(tmp_path / "report.html")]) == 0
+    page = Page((tmp_path / "report.html").read_text())
+    (row,) = [row for row in page.rows if row[0] == "CLAW" and row[-1] == "-4.00 ± 0.00 [2]"]
+    assert row[-2] == "86.50 ± 0.50 [2]" and ["CLAW [2]", "90.50 ± 0.50", "88.50 ± 0.50", "86.50 ± 0.50"] in page.rows
+    assert page.text.count("the number of repetitions, where it was measured on some only") > 1
+
+
+def test_reduced_runs_are_compared_among_themselves_only(tmp_path):
+    results, few = tmp_path / "results", {"setting": "tasks-3", "tasks": 3}
+    store(results, "claw", [0.99, 0.98, 0.97])
+    store(results, "claw", [0.9, 0.91, 0.92], **few)
+    store(results, "vcl", [0.8, 0.82, 0.81], **few)
+    store(results, "independent", [0.95, 0.95], **few)
+    store(results, "rcl", [0.7, 0.71], **few | {"setting": "trials-3_tasks-3"})
+    store(
+        results,
+        "claw",
+        [0.97, 0.98, 0.99],
+        **few | {"setting": "adaptation-never_tasks-3"},
+        settings=OWN | {"adaptation": "never"},
+    )
+    store(results, "vcl", [0.6, 0.61], setting="epochs-1.0_tasks-3", tasks=3, epochs=1.0)
+    assert report.main(["--results", str(results), "--out", str(tmp_path / "report.html")]) == 0
+    text = (tmp_path / "report.html").read_text()
+    page = Page(text)
+    first = page.rows.index(["split MNIST: first 3 tasks"])
+    assert page.rows[first + 1 : first + 8] == [
+        ["CLAW", "90.00 ± 0.58", "94.00 ± 0.00", "0.00 ± 0.00", "3"],
+        ["CLAW: never adapted", "97.00 ± 0.58", "94.00 ± 0.00", "0.00 ± 0.00", "3"],
+        ["VCL", "80.00 ± 0.58", "94.00 ± 0.00", "0.00 ± 0.00", "3"],
+        ["RCL: trials-3", "69.50 ± 0.50", "94.00 ± 0.00", "0.00 ± 0.00", "2"],
+        ["independent (ceiling)", "94.00 ± 0.00", "94.00 ± 0.00", "0.00 ± 0.00", "2"],
+        ["split MNIST: first 3 tasks, 1 epoch"],
+        ["VCL", "59.50 ± 0.50", "–", "0.00 ± 0.00", "2"],
+    ]
+    assert [part.partition("</a>")[0].rpartition(">")[2] for part in text.split("<strong>")[1:]] == ["90.00 ± 0.58"]
+    assert next(row for row in page.rows if row[0] == "VCL" and len(row) == 5)[2] == "–"  # not in the main table
 
 
 def test_what_lies_above_the_ceiling_is_named(made):
@@ -138,7 +198,7 @@ def test_what_is_missing_or_not_finished_is_named(made):
     assert "EWC (default), seed 0: 2 of 3 tasks" in page.text
     assert ["EWC", "92.3 ± 0.4", "–", "–", "–"] in page.rows
     assert ["CLAW", "98.4 ± 0.2", "89.00", "–", "1"] in page.rows  # one repetition has no standard error
-    assert page.text.count("Not measured yet: ") == 3 and "Omniglot, CIFAR-100" in page.text
+    assert page.text.count("Not measured yet: ") == 3 + 1 + 2 and "Omniglot, CIFAR-100" in page.text
 
 
 def test_a_stand_in_has_a_name_of_its_own_and_no_figure_of_the_paper(made):
@@ -151,7 +211,7 @@ def test_a_stand_in_has_a_name_of_its_own_and_no_figure_of_the_paper(made):
         "own <data> & more (0123)",
         "MLP, hidden 3-3",
         "multi heads",
-        "10 epochs of batches of 16",
+        "10 epochs of batches of 128",
     ] in page.rows
     overview = next(row for row in page.rows if row[0] == "method")
     assert overview == ["method", "split MNIST", "split notMNIST", title]
@@ -181,7 +241,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(made, folders):
     names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(names) == len(set(names))
     pictures = [attributes for tag, attributes in page.tags if tag == "img"]
-    assert len(pictures) == 3 + 3 + 1 and all(len(picture["alt"]) > 50 for picture in pictures)
+    assert len(pictures) == 3 + 3 + 1 + 1 + 2 and all(len(picture["alt"]) > 50 for picture in pictures)
     assert all(attributes["scope"] for tag, attributes in page.tags if tag == "th")
     assert not {"script", "link", "iframe"} & {tag for tag, _ in page.tags} and "http" not in made[0]
     for _, attributes in page.tags:
@@ -225,10 +285,21 @@ def test_without_any_record_there_is_a_page_that_says_so(tmp_path):
     assert page.text.count("Not measured yet") > 6 and not page.rows
 
 
-@pytest.mark.parametrize("change", [{"settings": {"beta": 0.3}}, {"data": "4567"}])
-def test_records_that_cannot_be_compared_are_refused(tmp_path, capsys, change):
-    store(tmp_path, "claw", [0.9])
-    store(tmp_path, "claw", [0.8], **change)
+OTHER_DATA = {"data": "4567"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {"settings": {"beta": 0.3}}),
+        ({}, OTHER_DATA),
+        ({}, OTHER_DATA | {"setting": "adaptation-never"}),
+        ({"setting": "tasks-3", "tasks": 3}, {"setting": "tasks-3", "tasks": 3} | OTHER_DATA),
+    ],
+)
+def test_records_that_cannot_be_compared_are_refused(tmp_path, capsys, one, other):
+    store(tmp_path, "claw", [0.9], **one)
+    store(tmp_path, "claw", [0.8], **other)
     assert report.main(["--results", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 2
     assert "different settings or data" in capsys.readouterr().err and not (tmp_path / "report.html").exists()
 

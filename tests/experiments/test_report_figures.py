@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyroclaw.experiments import report_figures as figures
-from pyroclaw.experiments.report_records import NAMES, Bench, Setting, mean_and_error
+from pyroclaw.experiments.report_records import ABLATIONS, NAMES, Bench, Setting, mean_and_error
 from pyroclaw.models import METHODS
 
 GENERATOR = np.random.default_rng(0)
@@ -21,6 +21,7 @@ def setting(method, final, tasks=3, transfer=None, seeds=4):
         "test_accuracy": [row.tolist() for row in rows],
         "seeds": list(range(seeds)),
         "forward_transfer": transfer,
+        "calibration": {},
     }
     return Setting(method, "default", Path(method), {"data": "0123"}, summary, 1.0)
 
@@ -41,6 +42,28 @@ def test_every_method_has_a_name_and_a_look_of_its_own():
     assert set(NAMES) == set(METHODS) == set(figures.STYLES)
     assert len(set(figures.STYLES.values())) == len(METHODS)
     assert len({marker for _, _, marker in figures.STYLES.values()}) == len(METHODS)  # also without colours
+
+
+def test_ablations_have_names_and_looks_of_their_own_beside_claw(bench):
+    assert set(ABLATIONS) == set(figures.ABLATION_STYLES)
+    looks = {figures.STYLES["claw"], *figures.ABLATION_STYLES.values()}
+    assert len(looks) == len({marker for _, _, marker in looks}) == 1 + len(ABLATIONS)
+    usual = replace(bench.main["claw"], config={"settings": {"gamma": "mean-field"}})
+    tied = replace(usual, name="gamma-tied", config={"settings": {"gamma": "tied"}})
+    bench.main["claw"], bench.others = usual, [tied]
+    assert list(figures.curves(bench, "ablations")) == ["claw", "gamma-tied"]
+    assert "tied γ 95.0" in words(figures.draw(bench, "ablations", figures.curves(bench, "ablations")))
+
+
+def test_calibration_is_drawn_in_its_own_units(bench):
+    ece = [[[0.01, 0.02]], [[0.03, 0.04], [0.05, 0.06]]]
+    claw = bench.main["claw"]
+    bench.main["claw"] = replace(claw, summary=claw.summary | {"calibration": {"samples": {"ece": ece}}})
+    lines = figures.curves(bench, "calibration-samples")
+    np.testing.assert_allclose(lines["claw"], [[0.01, 0.02], [0.04, 0.05]])
+    texts = words(figures.draw(bench, "calibration-samples", lines))
+    assert {"split MNIST: ECE (%), samples", "CLAW 4.5"} <= set(texts)
+    assert figures.curves(bench, "calibration") == {}
 
 
 def test_all_lines_are_named_with_their_last_value(bench):

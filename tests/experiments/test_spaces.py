@@ -28,7 +28,7 @@ def test_every_method_has_a_space_of_its_settings(method):
         ("lam = { low = 0.0, high = 0.1, log = true }", "above 0"),
         ("lam = { low = 0.1, high = 1.0, step = 0.1 }", "write { low"),
         ("lam = { choices = [] }", "write { low"),
-        ('lam = { choices = ["a"] }', "must be a float"),
+        ('lam = { choices = ["a"] }', "must be a number"),
         ("fisher_examples = { choices = [0.5] }", "is not a int"),
         ("", "add a table [ewc]"),
         ("lam = ", "correct it"),
