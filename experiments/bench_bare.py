@@ -20,6 +20,7 @@ from pyroclaw.data.part import Task
 from pyroclaw.distributions import KroneckerGaussian, log_scale_kl
 from pyroclaw.inference.svi import BETAS
 from pyroclaw.models.claw import Claw
+from pyroclaw.products import linear
 from pyroclaw.streams import Streams
 
 
@@ -54,9 +55,7 @@ def _weights(claw: Claw, name: str) -> tuple[Tensor, Tensor]:
 
 
 def _drawn(x: Tensor, weight: Tensor, variance: Tensor, streams: Streams) -> Tensor:
-    weight, bias = weight.split([x.shape[-1], 1], 1)
-    variance, bias_variance = variance.split([x.shape[-1], 1], 1)
-    mean, spread = torch.baddbmm(bias, x, weight), torch.baddbmm(bias_variance, x.square(), variance)
+    mean, spread = linear(x, weight), linear(x.square(), variance)
     return torch.addcmul(mean, (spread + VARIANCE_FLOOR).sqrt(), streams.normal(*mean.shape))
 
 
@@ -88,8 +87,7 @@ def plain_step(claw: Claw, task: Task) -> Callable[[Tensor], Tensor]:
     def losses(x: Tensor, y: Tensor) -> Tensor:
         for name in names:
             x = F.relu(x) if name != names[0] else x
-            weight, bias = weights[name].squeeze(1).split([x.shape[-1], 1], 1)
-            x = torch.baddbmm(bias, x, weight)
+            x = linear(x, weights[name].squeeze(1))
         return F.cross_entropy(x.transpose(1, 2), y, reduction="none").mean(1)
 
     return stepping([{"params": list(weights.values()), "lr": 1e-3}], losses, task, optimiser=torch.optim.SGD)

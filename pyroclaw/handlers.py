@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.distributions import Independent
 
 from pyroclaw.activations import reparameterised
+from pyroclaw.products import linear
 from pyroclaw.streams import Streams
 
 KERNEL = 3
@@ -37,8 +38,7 @@ def affine(x: Tensor, weight: Tensor) -> Tensor:
     >>> affine(torch.ones(2, 5, 3), torch.ones(2, 1, 4, 7)).shape
     torch.Size([2, 5, 7])
     """
-    weight, bias = weight.squeeze(1).split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
-    return torch.baddbmm(bias, x, weight)
+    return linear(x, weight.squeeze(1))
 
 
 @effectful(type="convolution")
