@@ -20,7 +20,7 @@ from pyroclaw.data.part import Task
 from pyroclaw.distributions import KroneckerGaussian, log_scale_kl
 from pyroclaw.inference.svi import BETAS
 from pyroclaw.models.claw import Claw
-from pyroclaw.products import linear
+from pyroclaw.products import linear, product
 from pyroclaw.streams import Streams
 
 
@@ -66,7 +66,7 @@ def _divergence(claw: Claw, name: str, gamma: Tensor, variance: Tensor) -> Tenso
         return claw.settings.beta * log_scale_kl(gamma, variance).sum((1, 2))
     rows, columns = prior.rows.squeeze(1), prior.columns.squeeze(1)
     delta = gamma - prior.mean.squeeze(1)
-    slope = (rows @ delta.detach()) @ columns  # the quadratic's gradient: with it no backward pass is needed
+    slope = product(product(rows, delta.detach()), columns)  # the quadratic's gradient: with it no backward pass is needed
     pull = (slope * delta).sum((1, 2)) - 0.5 * (slope * delta.detach()).sum((1, 2))
     weighted = variance * rows.diagonal(dim1=1, dim2=2).unsqueeze(2) * columns.diagonal(dim1=1, dim2=2).unsqueeze(1)
     volume = variance.log().sum((1, 2)) + prior.log_determinant.squeeze(1) + gamma[0].numel()

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyroclaw.distributions import gain_moments, product_moments
+from pyroclaw.distributions import gain_moments
+from pyroclaw.distributions.matched_moments import Moments
 from pyroclaw.nets import Net
 
 
@@ -33,20 +34,18 @@ class Adaptation(NamedTuple):
     def b(self) -> Tensor:
         return self.s * torch.sigmoid(self.a) - 1  # (6)
 
-    def gains(self, net: Net, adapt_input: bool) -> dict[str, tuple[Tensor, Tensor]]:
-        """Mean and variance of the gain of each layer's weights, to broadcast against [R, 1, fan-in + 1, units].
-
-        A weight of the first layer is scaled twice: by its input unit's gain and by its neuron's.
-        """
+    def gains(self, net: Net, adapt_input: bool) -> dict[str, tuple[Moments, ...]]:
+        """Mean and variance of the gains of each layer's weights: its neurons' [R, 1, 1, units] and, of the first layer,
+        its input units' [R, 1, fan-in + 1, 1] too, for a weight there is scaled twice."""
         means, variances = (m.split(unit_counts(net, adapt_input), dim=1) for m in gain_moments(self.b(), self.p))
-        gains = {
-            layer.name: (mean[:, None, None, :], variance[:, None, None, :])
+        shape = len(self.p), 1, 1, -1
+        gains: dict[str, tuple[Moments, ...]] = {
+            layer.name: ((mean.view(shape), variance.view(shape)),)
             for layer, mean, variance in zip(net.layers, means[1:], variances[1:], strict=True)
         }
         if adapt_input:
             rows = _rows(means[0], net.taps, bias=1.0), _rows(variances[0], net.taps, bias=0.0)
-            first = net.layers[0].name
-            gains[first] = product_moments(rows, gains[first])
+            gains[net.layers[0].name] += (rows,)
         return gains
 
     def mean_scales(self, net: Net, adapt_input: bool) -> dict[str, tuple[Tensor, Tensor]]:

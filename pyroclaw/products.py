@@ -2,8 +2,8 @@
 
 torch multiplies float32 matrices by MKL. On a processor that Intel did not make, MKL takes about twice as long as
 oneDNN, which torch uses for convolutions and which knows plain products too. Both add up in float32, in another order.
-A call of oneDNN takes longer to begin, so small products stay with MKL; so does everything where there is no oneDNN, and
-other devices have their own library. Replicates are taken one by one: a replicate's bits are those it has alone.
+A call of oneDNN takes longer to begin, so small products stay with MKL; so does everything where there is no oneDNN.
+Other devices have libraries of their own. Replicates are taken one by one: a replicate's bits are those it has alone.
 
     y = x·W + b,        ∂W = xᵀ·∂y,    ∂b = Σ_n ∂y_n,    ∂x = ∂y·Wᵀ
 """
