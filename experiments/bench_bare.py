@@ -66,7 +66,8 @@ def _divergence(claw: Claw, name: str, gamma: Tensor, variance: Tensor) -> Tenso
         return claw.settings.beta * log_scale_kl(gamma, variance).sum((1, 2))
     rows, columns = prior.rows.squeeze(1), prior.columns.squeeze(1)
     delta = gamma - prior.mean.squeeze(1)
-    slope = product(product(rows, delta.detach()), columns)  # the quadratic's gradient: with it no backward pass is needed
+    # the quadratic's gradient: with it no backward pass is needed
+    slope = product(product(rows, delta.detach()), columns)
     pull = (slope * delta).sum((1, 2)) - 0.5 * (slope * delta.detach()).sum((1, 2))
     weighted = variance * rows.diagonal(dim1=1, dim2=2).unsqueeze(2) * columns.diagonal(dim1=1, dim2=2).unsqueeze(1)
     volume = variance.log().sum((1, 2)) + prior.log_determinant.squeeze(1) + gamma[0].numel()

@@ -11,6 +11,7 @@ probability p of adapting, the unconstrained adaptation a, and the maximum adapt
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pyroclaw.distributions import gain_moments
@@ -35,8 +36,10 @@ class Adaptation(NamedTuple):
         return self.s * torch.sigmoid(self.a) - 1  # (6)
 
     def gains(self, net: Net, adapt_input: bool) -> dict[str, tuple[Moments, ...]]:
-        """Mean and variance of the gains of each layer's weights: its neurons' [R, 1, 1, units] and, of the first layer,
-        its input units' [R, 1, fan-in + 1, 1] too, for a weight there is scaled twice."""
+        """Mean and variance of the gains of each layer's weights, to broadcast against [R, 1, fan-in + 1, units].
+
+        A weight is scaled by its neuron's gain, and in the first layer by its input unit's too.
+        """
         means, variances = (m.split(unit_counts(net, adapt_input), dim=1) for m in gain_moments(self.b(), self.p))
         shape = len(self.p), 1, 1, -1
         gains: dict[str, tuple[Moments, ...]] = {
@@ -68,5 +71,5 @@ def unit_counts(net: Net, adapt_input: bool) -> list[int]:
 
 def _rows(units: Tensor, taps: int, bias: float) -> Tensor:
     """Values of the input units [R, units] as rows of the first layer's weights [R, 1, fan-in + 1, 1]."""
-    rows = torch.cat([units.repeat_interleave(taps, dim=1), units.new_full((len(units), 1), bias)], dim=1)
-    return rows[:, None, :, None]
+    rows = units.repeat_interleave(taps, dim=1) if taps > 1 else units
+    return F.pad(rows, (0, 1), value=bias).view(len(units), 1, -1, 1)

@@ -3,11 +3,12 @@
 torch multiplies float32 matrices by MKL. On a processor that Intel did not make, MKL takes about twice as long as
 oneDNN, which torch uses for convolutions and which knows plain products too. Both add up in float32, in another order.
 A call of oneDNN takes longer to begin, so small products stay with MKL; so does everything where there is no oneDNN.
-Other devices have libraries of their own. Replicates are taken one by one: a replicate's bits are those it has alone.
+Other devices have libraries of their own. By oneDNN replicates are taken one by one.
 
     y = x·W + b,        ∂W = xᵀ·∂y,    ∂b = Σ_n ∂y_n,    ∂x = ∂y·Wᵀ
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,8 +26,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """
     if not _by_onednn(a, b):
         return torch.bmm(a, b)
-    found = [ONEDNN(x, y.mT, None, "none", [], "") for x, y in zip(a, b, strict=True)]
-    return found[0].unsqueeze(0) if len(found) == 1 else torch.stack(found)
+    return joined([_onednn(x, y).unsqueeze(0) for x, y in zip(a, b, strict=True)])
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -36,10 +36,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     tensor([[[4.],
              [4.]]])
     """
-    if _by_onednn(x, weight):
-        return _Linear.apply(x, weight)
-    weight, bias = weight.split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
-    return torch.baddbmm(bias, x, weight)
+    return _Linear.apply(x, weight) if _by_onednn(x, weight) else map_inputs(x, weight)
 
 
 class _Linear(torch.autograd.Function):
@@ -47,7 +44,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return product(x, weight[:, :-1]).add_(weight[:, -1:])
+        return joined([map_inputs(x[own], weight[own]) for own in pieces(x, weight)])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -57,10 +54,40 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         to_x = product(grad, weight[:, :-1].mT) if ctx.needs_input_grad[0] else None
-        if not ctx.needs_input_grad[1]:
-            return to_x, None
-        # oneDNN is faster at ∂yᵀ·x, by more than it takes to turn the result
-        return to_x, torch.cat([product(grad.mT, x).mT, grad.sum(1, keepdim=True)], dim=1)
+        to_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        if to_weight is not None:
+            for own in pieces(x, weight):
+                write_gradient(to_weight[own], x[own], grad[own])
+        return to_x, to_weight
+
+
+def pieces(x: Tensor, weight: Tensor) -> list[slice]:
+    """Replicates that are multiplied together: by oneDNN each alone."""
+    return [slice(r, r + 1) for r in range(len(x))] if _by_onednn(x, weight) else [slice(None)]
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Of the replicates, one after the other."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def map_inputs(x: Tensor, weight: Tensor) -> Tensor:
+    """:func:`linear` of one of the pieces."""
+    if _by_onednn(x, weight):
+        return _onednn(x[0], weight[0, :-1], weight[0, -1]).unsqueeze(0)
+    weight, bias = weight.split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
+    return torch.baddbmm(bias, x, weight)
+
+
+def write_gradient(out: Tensor, x: Tensor, grad: Tensor) -> None:
+    """∂W and ∂b of one of the pieces, as `out` [R, k + 1, m]."""
+    # oneDNN is faster at ∂yᵀ·x, by more than it takes to turn the result
+    out[:, :-1] = product(grad.mT, x).mT if _by_onednn(x, out) else torch.bmm(x.mT, grad)
+    out[:, -1:] = grad.sum(1, keepdim=True)
+
+
+def _onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    return ONEDNN(a, b.mT, bias, "none", [], "")  # type: ignore[misc]
 
 
 def _by_onednn(a: Tensor, b: Tensor) -> bool:

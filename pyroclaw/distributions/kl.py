@@ -63,7 +63,8 @@ def _kl_tempered(q: Gaussian, p: Tempered) -> torch.Tensor:
             kl = kl + p.beta / 2 * p.extra * (mean - p.gaussian.mean).square()
         return kl.expand(_batch_shape(q, p))
     if p.log_scale == "exact":
-        return log_scale_kl(mean, variance, p.beta).expand(_batch_shape(q, p))
+        kl = log_scale_kl(mean, variance, p.beta)
+        return kl if kl.shape == p.batch_shape else kl.expand(_batch_shape(q, p))
     # By logarithms, and with floors, so that neither a mean nor a variance of zero gives an infinity or a NaN.
     kl = sigmoid_fit_kl(((variance + VARIANCE_FLOOR).log() - (mean.square() + 1e-10 * VARIANCE_FLOOR).log()).exp())
     return (p.beta * kl).expand(_batch_shape(q, p))

@@ -52,7 +52,8 @@ _DEGREES = {torch.float32: (12, 14), torch.float64: (34, 36)}
 
 def log_scale_kl(mean: torch.Tensor, variance: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
     """Exact KL(N(mean, variance) ‖ LogScale) times a weight, elementwise; see the module for its limits."""
-    mean, variance = torch.broadcast_tensors(mean, variance)
+    if mean.shape != variance.shape:
+        mean, variance = torch.broadcast_tensors(mean, variance)
     if mean.dtype != variance.dtype or mean.dtype not in _DEGREES:
         raise InputError(
             f"log_scale_kl has a mean in {mean.dtype} and a variance in {variance.dtype}: "
@@ -131,7 +132,9 @@ def _horner(coefficients: tuple[torch.Tensor, ...], x: torch.Tensor, out: torch.
 def _polynomials(dtype: torch.dtype, device: torch.device, weight: float) -> tuple[tuple[torch.Tensor, ...], ...]:
     """Coefficients of the value and of the slope, highest power first, as tensors without dimensions."""
     # Powers serve as well as Chebyshev polynomials here: their coefficients stay small, so nothing cancels.
-    powers = (chebyshev.cheb2poly(series[: d + 1]) for series, d in zip(_chebyshev_series(), _DEGREES[dtype], strict=True))
+    powers = (
+        chebyshev.cheb2poly(series[: d + 1]) for series, d in zip(_chebyshev_series(), _DEGREES[dtype], strict=True)
+    )
     return tuple(
         tuple(torch.tensor(weight * c * 2.0**k, dtype=dtype, device=device) for k, c in enumerate(own))[::-1]
         for own in powers

@@ -169,8 +169,11 @@ class MatchedGaussian(TorchDistribution):
         else:
             own = self.own_variance * torch.addcmul(self.gain_variance, self.gain_mean, self.gain_mean)
             variance = torch.addcmul(own, self.gamma * self.gamma, self.gain_variance)
-            moments = self.gamma * self.gain_mean, variance
-        return moments[0].expand(self.batch_shape), moments[1].expand(self.batch_shape)
+            moments = self.gain_mean * self.gamma, variance
+        return self._full(moments[0]), self._full(moments[1])
+
+    def _full(self, moment: torch.Tensor) -> torch.Tensor:
+        return moment if moment.shape == self.batch_shape else moment.expand(self.batch_shape)
 
     @property
     def mean(self) -> torch.Tensor:
@@ -187,7 +190,7 @@ class MatchedGaussian(TorchDistribution):
     @property
     def global_moments(self) -> Moments:
         """Mean γ and variance σ² of the weight all tasks share, the gain left out."""
-        return self.gamma.expand(self.batch_shape), self.own_variance.expand(self.batch_shape)
+        return self._full(self.gamma), self._full(self.own_variance)
 
     @property
     def global_weight(self) -> dist.Normal:

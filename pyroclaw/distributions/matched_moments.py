@@ -81,10 +81,8 @@ class _MatchedMoments(torch.autograd.Function):
         squared = mu * mu
         to_gamma.mul_(mu)
         to_own.mul_(squared + nu)
-        across, t_across = q @ torch.cat([v, c], -2).mT, t @ c.mT
-        down = torch.cat([squared, nu], -1).mT @ q
-        e = down[..., 1:, :] + (squared + nu).mT @ t
-        to_mu = torch.addcmul(p @ m.mT, mu, across[..., :1] + t_across, value=2)
-        to_nu = across[..., 1:] + t_across
-        to_m, to_v = torch.addcmul(mu.mT @ p, m, e, value=2), down[..., :1, :] + e
+        across, e = t @ c.mT, (squared + nu).mT @ t + nu.mT @ q
+        to_mu = torch.addcmul(p @ m.mT, mu, across + q @ v.mT, value=2)
+        to_m, to_v = torch.addcmul(mu.mT @ p, m, e, value=2), squared.mT @ q + e
+        to_nu = across + q @ c.mT
         return to_gamma.addcmul_(h_gamma, spread, value=2), to_own, to_m, to_v, to_mu, to_nu
