@@ -46,13 +46,18 @@ class _DrawnLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, variance, slope = ctx.saved_tensors
-        to_mean, to_variance, to_x = torch.empty_like(mean), torch.empty_like(variance), []
-        spread = grad * slope
+        spread, needed = grad * slope, ctx.needs_input_grad
+        to_mean, to_variance = (
+            torch.empty_like(one) if by else None for one, by in zip((mean, variance), needed[1:3], strict=True)
+        )
+        to_x = []
         for own in pieces(x, mean):
-            write_gradient(to_mean[own], x[own], grad[own])
-            write_gradient(to_variance[own], x[own].square(), spread[own])
-            if ctx.needs_input_grad[0]:
+            if needed[0]:
                 by_mean = product(grad[own], mean[own, :-1].mT)
                 by_variance = product(spread[own], variance[own, :-1].mT)
                 to_x.append(by_mean.addcmul_(x[own], by_variance, value=2))
+            if to_mean is not None:
+                write_gradient(to_mean[own], x[own], grad[own])
+            if to_variance is not None:
+                write_gradient(to_variance[own], x[own].square(), spread[own])
         return joined(to_x) if to_x else None, to_mean, to_variance, None

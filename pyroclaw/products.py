@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-SMALL = 1_000_000  # multiplications of a product that MKL has finished before oneDNN has begun in earnest
+SMALL = 100  # with fewer rows or columns MKL may be as fast
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -87,9 +87,14 @@ def write_gradient(out: Tensor, x: Tensor, grad: Tensor) -> None:
 
 
 def _onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    return ONEDNN(a, b.mT, bias, "none", [], "")  # type: ignore[misc]
+    return ONEDNN(_dense(a), _dense(b).mT, bias, "none", [], "")  # type: ignore[misc]
+
+
+def _dense(matrix: Tensor) -> Tensor:
+    """By rows or by columns; for other layouts oneDNN has no kernel, and takes hundreds of times as long."""
+    return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()
 
 
 def _by_onednn(a: Tensor, b: Tensor) -> bool:
-    large = a.shape[1] * a.shape[2] * b.shape[2] >= SMALL
+    large = min(a.shape[1], a.shape[2], b.shape[2]) >= SMALL
     return large and ONEDNN is not None and a.device.type == "cpu" and a.dtype == b.dtype == torch.float32

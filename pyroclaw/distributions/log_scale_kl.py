@@ -85,7 +85,7 @@ class _LogScaleKL(torch.autograd.Function):
         mean, variance = mean.contiguous(), variance.contiguous()
         value, *slopes = (torch.empty_like(mean) for _ in range(3))
         for pieces in chunks(mean, variance, value, *slopes):
-            _value_and_slopes(*pieces, weight)
+            _value_and_slopes(weight, *pieces)
         ctx.save_for_backward(*slopes)
         return value
 
@@ -97,14 +97,14 @@ class _LogScaleKL(torch.autograd.Function):
 
 
 def _value_and_slopes(
+    weight: float,
     mean: torch.Tensor,
     variance: torch.Tensor,
     value: torch.Tensor,
     mean_slope: torch.Tensor,
     variance_slope: torch.Tensor,
-    weight: float,
 ) -> None:
-    """Write KL, dKL/dM and dKL/dV into the three arguments after the first two, with no division by M."""
+    """Write KL, dKL/dM and dKL/dV into the last three arguments, with no division by M."""
     value_polynomial, slope_polynomial = _polynomials(mean.dtype, mean.device, weight)
     variance = variance.clamp_min(VARIANCE_FLOOR)
     squared = mean.square()

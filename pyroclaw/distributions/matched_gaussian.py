@@ -76,7 +76,7 @@ class MatchedGaussian(TorchDistribution):
         b, p = _tensor(b, gamma.dtype), _tensor(p, gamma.dtype)
         if (self._validate_args if validate_args is None else validate_args) and not ((p >= 0) & (p <= 1)).all():
             raise InputError("p of MatchedGaussian is a probability: clamp it to [0, 1] after each step.")
-        self._hold(gamma, (gain_moments(b, p),), scale, validate_args)
+        self._hold(gamma, (gain_moments(b, p),), validate_args, scale=scale)
 
     @classmethod
     def from_gain(
@@ -90,37 +90,37 @@ class MatchedGaussian(TorchDistribution):
         """From the moments (m, v) of any gain."""
         new, gamma = cls.__new__(cls), _tensor(gamma, torch.get_default_dtype())
         gain = _tensor(gain_mean, gamma.dtype), _tensor(gain_variance, gamma.dtype)
-        new._hold(gamma, (gain,), scale, validate_args)
+        new._hold(gamma, (gain,), validate_args, scale=scale)
         return new
 
     @classmethod
     def from_gains(
         cls, gamma: torch.Tensor, gains: Sequence[Moments], own_variance: torch.Tensor | None = None
     ) -> "MatchedGaussian":
-        """A matrix of weights [..., I, O] whose gain is a product, given by its factors: of neurons [..., 1, O] and, if
-        they have gains too, of input units [..., I, 1]. The variance σ² comes in place of σ."""
+        """A matrix of weights [..., I, O] whose gain is a product.
+
+        :param gains: moments of its factors: of neurons [..., 1, O] and, if they adapt too, of inputs [..., I, 1].
+        :param own_variance: σ², or None when γ is a point.
+        """
         new = cls.__new__(cls)
-        if own_variance is not None:
-            new.own_variance = own_variance
-        new._hold(gamma, tuple(gains), None, None)
+        new._hold(gamma, tuple(gains), None, own_variance=own_variance)
         return new
 
     def _hold(
         self,
         gamma: torch.Tensor,
         gains: tuple[Moments, ...],
-        scale: torch.Tensor | float | None,
         validate_args: bool | None,
+        **noise: torch.Tensor | float | None,
     ) -> None:
-        self.gamma, self.gains = gamma, gains
-        if scale is not None:
-            self.scale = _tensor(scale, gamma.dtype)
-        self.tied = scale is None and "own_variance" not in self.__dict__
-        noise = [] if self.tied else [self.__dict__.get("scale", self.__dict__.get("own_variance"))]
-        shapes = [one.shape for one in (gamma, *noise, *(moment for gain in gains for moment in gain))]
+        """:param noise: σ or σ², by name; the other one is computed when it is asked for."""
+        given = {name: _tensor(one, gamma.dtype) for name, one in noise.items() if one is not None}
+        self.gamma, self.gains, self.tied = gamma, gains, not given
+        self.__dict__.update(given)
+        shapes = [one.shape for one in (gamma, *given.values(), *(moment for gain in gains for moment in gain))]
         batch_shape = torch.Size(np.broadcast_shapes(*shapes))  # torch's takes 50 times as long
         super().__init__(batch_shape, validate_args=validate_args)
-        if self._validate_args and not self.tied and not (self.scale > 0).all():
+        if self._validate_args and not all((one > 0).all() for one in given.values()):
             raise InputError(
                 "scale of MatchedGaussian must be positive; leave it out for a γ without noise of its own."
             )

@@ -73,16 +73,18 @@ class _MatchedMoments(torch.autograd.Function):
         c = torch.addcmul(v, m, m)
         h_gamma = to_variance * gamma
         p, q, t = to_mean * gamma, h_gamma * gamma, to_variance * variance
-        to_gamma, to_own = to_mean * m, to_variance * c
+        to_gamma = to_own = None
+        if ctx.needs_input_grad[0]:
+            to_gamma = to_mean * m if mu is None else (to_mean * m).mul_(mu)
+            to_gamma.addcmul_(h_gamma, spread, value=2)
+        if ctx.needs_input_grad[1]:
+            to_own = to_variance * c if mu is None else (to_variance * c).mul_(mu * mu + nu)
         if mu is None:
             e = t.sum(-2, keepdim=True)
             to_m, to_v = torch.addcmul(p.sum(-2, keepdim=True), m, e, value=2), q.sum(-2, keepdim=True) + e
-            return to_gamma.addcmul_(h_gamma, spread, value=2), to_own, to_m, to_v, None, None
+            return to_gamma, to_own, to_m, to_v, None, None
         squared = mu * mu
-        to_gamma.mul_(mu)
-        to_own.mul_(squared + nu)
         across, e = t @ c.mT, (squared + nu).mT @ t + nu.mT @ q
         to_mu = torch.addcmul(p @ m.mT, mu, across + q @ v.mT, value=2)
         to_m, to_v = torch.addcmul(mu.mT @ p, m, e, value=2), squared.mT @ q + e
-        to_nu = across + q @ c.mT
-        return to_gamma.addcmul_(h_gamma, spread, value=2), to_own, to_m, to_v, to_mu, to_nu
+        return to_gamma, to_own, to_m, to_v, to_mu, across + q @ c.mT
