@@ -1,8 +1,8 @@
 """CLAW's training step written out in torch alone: what the Pyro step is measured against.
 
 The same mathematics on the same tensors, in the fewest operations that a reader would write by hand: no site, no plate,
-no distribution and no check of anything. The exact KL to the log-scale prior is the package's own function, since no
-torch operation gives it; all else is here.
+no distribution and no check of anything. The exact KL to the log-scale prior and products of matrices by oneDNN are the
+package's own functions, since no torch operation gives them; all else is here, with gradients that torch finds.
 
     γ·(gain mean), γ²·(gain variance) + σ²·(gain second moment)        moments of the weights (8)
     h = x·m + √(x²·v) ε                                                activations, by local reparameterisation
