@@ -1,8 +1,8 @@
 """CLAW's training step written out in torch alone: what the Pyro step is measured against.
 
 The same mathematics on the same tensors, in the fewest operations that a reader would write by hand: no site, no plate,
-no distribution and no check of anything. The exact KL to the log-scale prior is the package's own function, since no
-torch operation gives it; all else is here.
+no distribution and no check of anything. The exact KL to the log-scale prior and products of matrices by oneDNN are the
+package's own functions, since no torch operation gives them; all else is here, with gradients that torch finds.
 
     γ·(gain mean), γ²·(gain variance) + σ²·(gain second moment)        moments of the weights (8)
     h = x·m + √(x²·v) ε                                                activations, by local reparameterisation
@@ -20,6 +20,7 @@ from pyroclaw.data.part import Task
 from pyroclaw.distributions import KroneckerGaussian, log_scale_kl
 from pyroclaw.inference.svi import BETAS
 from pyroclaw.models.claw import Claw
+from pyroclaw.products import linear, product
 from pyroclaw.streams import Streams
 
 
@@ -57,9 +58,7 @@ def _weights(claw: Claw, name: str) -> tuple[Tensor, Tensor]:
 
 
 def _drawn(x: Tensor, weight: Tensor, variance: Tensor, streams: Streams) -> Tensor:
-    weight, bias = weight.split([x.shape[-1], 1], 1)
-    variance, bias_variance = variance.split([x.shape[-1], 1], 1)
-    mean, spread = torch.baddbmm(bias, x, weight), torch.baddbmm(bias_variance, x.square(), variance)
+    mean, spread = linear(x, weight), linear(x.square(), variance)
     return torch.addcmul(mean, (spread + VARIANCE_FLOOR).sqrt(), streams.normal(*mean.shape))
 
 
@@ -70,7 +69,8 @@ def _divergence(claw: Claw, name: str, gamma: Tensor, variance: Tensor) -> Tenso
         return claw.settings.beta * log_scale_kl(gamma, variance).sum((1, 2))
     rows, columns = prior.rows.squeeze(1), prior.columns.squeeze(1)
     delta = gamma - prior.mean.squeeze(1)
-    slope = (rows @ delta.detach()) @ columns  # the quadratic's gradient: with it no backward pass is needed
+    # the quadratic's gradient: with it no backward pass is needed
+    slope = product(product(rows, delta.detach()), columns)
     pull = (slope * delta).sum((1, 2)) - 0.5 * (slope * delta.detach()).sum((1, 2))
     weighted = variance * rows.diagonal(dim1=1, dim2=2).unsqueeze(2) * columns.diagonal(dim1=1, dim2=2).unsqueeze(1)
     volume = variance.log().sum((1, 2)) + prior.log_determinant.squeeze(1) + gamma[0].numel()
@@ -91,8 +91,7 @@ def plain_step(claw: Claw, task: Task) -> Callable[[Tensor], Tensor]:
     def losses(x: Tensor, y: Tensor) -> Tensor:
         for name in names:
             x = F.relu(x) if name != names[0] else x
-            weight, bias = weights[name].squeeze(1).split([x.shape[-1], 1], 1)
-            x = torch.baddbmm(bias, x, weight)
+            x = linear(x, weights[name].squeeze(1))
         return F.cross_entropy(x.transpose(1, 2), y, reduction="none").mean(1)
 
     return stepping([{"params": list(weights.values()), "lr": 1e-3}], losses, task, optimiser=torch.optim.SGD)

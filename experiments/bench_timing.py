@@ -15,6 +15,7 @@ from scipy.stats import linregress, t
 
 from pyroclaw.data.benchmark import Benchmark, Heads, NetPreset
 from pyroclaw.data.own import from_arrays
+from pyroclaw.products import product
 
 LEVEL = 0.95
 
@@ -70,6 +71,6 @@ def _heads(name: str) -> Heads:
 
 def gemm_peak(size: int = 1024, rounds: int = 8) -> float:
     """Floating-point operations a second of this machine's fastest product of two float32 matrices."""
-    one = torch.randn(size, size)
-    seconds = interleaved({"product": lambda: one @ one}, rounds)["product"]
+    one = torch.randn(1, size, size)
+    seconds = interleaved({"product": lambda: product(one, one)}, rounds)["product"]
     return 2 * size**3 / min(seconds)

@@ -11,9 +11,11 @@ probability p of adapting, the unconstrained adaptation a, and the maximum adapt
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from pyroclaw.distributions import gain_moments, product_moments
+from pyroclaw.distributions import gain_moments
+from pyroclaw.distributions.matched_moments import Moments
 from pyroclaw.nets import Net
 
 
@@ -33,20 +35,20 @@ class Adaptation(NamedTuple):
     def b(self) -> Tensor:
         return self.s * torch.sigmoid(self.a) - 1  # (6)
 
-    def gains(self, net: Net, adapt_input: bool) -> dict[str, tuple[Tensor, Tensor]]:
-        """Mean and variance of the gain of each layer's weights, to broadcast against [R, 1, fan-in + 1, units].
+    def gains(self, net: Net, adapt_input: bool) -> dict[str, tuple[Moments, ...]]:
+        """Mean and variance of the gains of each layer's weights, to broadcast against [R, 1, fan-in + 1, units].
 
-        A weight of the first layer is scaled twice: by its input unit's gain and by its neuron's.
+        A weight is scaled by its neuron's gain, and in the first layer by its input unit's too.
         """
         means, variances = (m.split(unit_counts(net, adapt_input), dim=1) for m in gain_moments(self.b(), self.p))
-        gains = {
-            layer.name: (mean[:, None, None, :], variance[:, None, None, :])
+        shape = len(self.p), 1, 1, -1
+        gains: dict[str, tuple[Moments, ...]] = {
+            layer.name: ((mean.view(shape), variance.view(shape)),)
             for layer, mean, variance in zip(net.layers, means[1:], variances[1:], strict=True)
         }
         if adapt_input:
             rows = _rows(means[0], net.taps, bias=1.0), _rows(variances[0], net.taps, bias=0.0)
-            first = net.layers[0].name
-            gains[first] = product_moments(rows, gains[first])
+            gains[net.layers[0].name] += (rows,)
         return gains
 
     def mean_scales(self, net: Net, adapt_input: bool) -> dict[str, tuple[Tensor, Tensor]]:
@@ -69,5 +71,5 @@ def unit_counts(net: Net, adapt_input: bool) -> list[int]:
 
 def _rows(units: Tensor, taps: int, bias: float) -> Tensor:
     """Values of the input units [R, units] as rows of the first layer's weights [R, 1, fan-in + 1, 1]."""
-    rows = torch.cat([units.repeat_interleave(taps, dim=1), units.new_full((len(units), 1), bias)], dim=1)
-    return rows[:, None, :, None]
+    rows = units.repeat_interleave(taps, dim=1) if taps > 1 else units
+    return F.pad(rows, (0, 1), value=bias).view(len(units), 1, -1, 1)

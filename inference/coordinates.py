@@ -12,12 +12,14 @@ coordinate that is held does not hold others. Model, guide and ELBO are the same
 is another.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from pyroclaw.inference.consolidation import Precision
+from pyroclaw.products import times
 
 
 class Coordinates(NamedTuple):
@@ -35,4 +37,19 @@ class Coordinates(NamedTuple):
 
     def displacement(self) -> Tensor:
         """U Z Vᵀ"""
-        return self.rows @ self.position @ self.columns.mT
+        return _Displacement.apply(self.position, self.rows, self.columns)
+
+
+class _Displacement(torch.autograd.Function):
+    """U Z Vᵀ, whose gradient in Z is Uᵀ ∂ V."""
+
+    @staticmethod
+    def forward(ctx: Any, position: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, columns)
+        return times(times(rows, position), columns.mT)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        rows, columns = ctx.saved_tensors
+        return times(times(rows.mT, grad), columns), None, None

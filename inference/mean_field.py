@@ -71,6 +71,9 @@ class MeanField(Points):
     def scale(self, name: str) -> Tensor:
         return (0.5 * self.log_variance[name]).exp()
 
+    def variance(self, name: str) -> Tensor:
+        return self.log_variance[name].exp()
+
     def distribution(self, name: str) -> dist.Distribution:
         return dist.Normal(self.location(name), self.scale(name))
 

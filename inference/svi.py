@@ -74,9 +74,12 @@ def fit(
             with pyro.validation_enabled(not trace), LocalReparameterisation(streams):
                 terms = _terms(elbo, pair, x, y)
             losses = per_replicate(terms)
-            optimiser.zero_grad()
+            for parameter in trained:
+                parameter.grad = None
             losses.sum().backward()
-            optimiser.found_inf = guard.watch(step, losses, terms, trained)  # type: ignore[attr-defined]
+            unfit = guard.watch(step, losses, terms, trained)
+            # where every step is looked at, what gets here is fit, and fused Adam need not ask
+            optimiser.found_inf = unfit if guard.every > 1 else None  # type: ignore[attr-defined]
             optimiser.step()
             pair.constrain()
             trace.append(-losses.detach())

@@ -95,9 +95,9 @@ class Claw(Vcl):
     def posterior(self, task: int) -> dict[str, dist.Distribution]:
         """q(w^T) of the layers (8), and q(w) of the head, whose units are the task's own and need no adaptation."""
         posterior: dict[str, dist.Distribution] = {}
-        for name, gain in self.adaptations[task].gains(self.net, self.settings.adapt_input).items():
-            scale = None if self.settings.gamma == "tied" else self.weights.scale(name)
-            posterior[name] = MatchedGaussian.from_gain(self.weights.location(name), *gain, scale=scale)
+        for name, gains in self.adaptations[task].gains(self.net, self.settings.adapt_input).items():
+            own_variance = None if self.settings.gamma == "tied" else self.weights.variance(name)
+            posterior[name] = MatchedGaussian.from_gains(self.weights.location(name), gains, own_variance)
         head = self.head(task)
         return posterior | {head: self.weights.distribution(head)}
 

@@ -27,8 +27,6 @@ def reparameterised(mean: Tensor, variance: Tensor, streams: Streams) -> Tensor:
     :param mean: of linear maps, which do not need it to compute their gradients: it is overwritten.
     :param variance: as `mean`.
     """
-    if mean.dim() == 3:
-        return _Reparameterised.apply(mean, variance, streams.normal(*mean.shape))
     mean, variance = (moment.movedim(2, -1).contiguous() for moment in (mean, variance))
     return _Reparameterised.apply(mean, variance, streams.normal(*mean.shape)).movedim(-1, 2)
 

@@ -25,6 +25,8 @@ from torch import Tensor
 from torch.distributions import Independent
 
 from pyroclaw.activations import reparameterised
+from pyroclaw.drawn_linear import drawn_linear
+from pyroclaw.products import linear
 from pyroclaw.streams import Streams
 
 KERNEL = 3
@@ -37,8 +39,7 @@ def affine(x: Tensor, weight: Tensor) -> Tensor:
     >>> affine(torch.ones(2, 5, 3), torch.ones(2, 1, 4, 7)).shape
     torch.Size([2, 5, 7])
     """
-    weight, bias = weight.squeeze(1).split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
-    return torch.baddbmm(bias, x, weight)
+    return linear(x, weight.squeeze(1))
 
 
 @effectful(type="convolution")
@@ -70,7 +71,7 @@ class LocalReparameterisation(Messenger):
     def __init__(self, noise: Streams | None) -> None:
         super().__init__()
         self.noise = noise
-        self.variances: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of the mean, which is kept alive here
+        self.variances: dict[int, tuple[Tensor, Tensor]] = {}  # mean and variance, by the id of the mean
 
     def __exit__(self, *args) -> None:
         self.variances.clear()
@@ -84,16 +85,21 @@ class LocalReparameterisation(Messenger):
             self.variances[id(mean)] = mean, msg["fn"].variance
         msg["value"], msg["done"] = mean, True
 
-    def _reparameterise(self, msg) -> None:
+    def _pyro_affine(self, msg) -> None:
         x, weight = msg["args"]
-        if id(weight) not in self.variances:
+        if self.noise is None or id(weight) not in self.variances:
+            return
+        mean, variance = (moment.squeeze(1) for moment in self.variances[id(weight)])
+        noise = self.noise.normal(*x.shape[:2], weight.shape[-1])
+        msg["value"], msg["done"] = drawn_linear(x, mean, variance, noise), True
+
+    def _pyro_convolution(self, msg) -> None:
+        x, weight = msg["args"]
+        if self.noise is None or id(weight) not in self.variances:
             return
         _, variance = self.variances[id(weight)]
         mean, spread = msg["fn"](x, weight), msg["fn"](x.square(), variance)
-        msg["value"], msg["done"] = reparameterised(mean, spread, self.noise), True  # type: ignore[arg-type]
-
-    _pyro_affine = _reparameterise
-    _pyro_convolution = _reparameterise
+        msg["value"], msg["done"] = reparameterised(mean, spread, self.noise), True
 
 
 class FiLM(Messenger):

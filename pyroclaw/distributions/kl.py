@@ -26,7 +26,7 @@ def _batch_shape(q: Gaussian, p: LogScale | Gaussian | Tempered) -> tuple[int, .
 def _scale_free_moments(q: Gaussian) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and variance up to a common scale, which the log-scale KL does not see: of the gain alone, per neuron,
     where γ is tied."""
-    if isinstance(q, MatchedGaussian) and q.scale is None:
+    if isinstance(q, MatchedGaussian) and q.tied:
         return q.gain_mean, q.gain_variance
     return q.mean, q.variance
 
@@ -63,10 +63,10 @@ def _kl_tempered(q: Gaussian, p: Tempered) -> torch.Tensor:
             kl = kl + p.beta / 2 * p.extra * (mean - p.gaussian.mean).square()
         return kl.expand(_batch_shape(q, p))
     if p.log_scale == "exact":
-        kl = log_scale_kl(mean, variance)
-    else:
-        # By logarithms, and with floors, so that neither a mean nor a variance of zero gives an infinity or a NaN.
-        kl = sigmoid_fit_kl(((variance + VARIANCE_FLOOR).log() - (mean.square() + 1e-10 * VARIANCE_FLOOR).log()).exp())
+        kl = log_scale_kl(mean, variance, p.beta)
+        return kl if kl.shape == p.batch_shape else kl.expand(_batch_shape(q, p))
+    # By logarithms, and with floors, so that neither a mean nor a variance of zero gives an infinity or a NaN.
+    kl = sigmoid_fit_kl(((variance + VARIANCE_FLOOR).log() - (mean.square() + 1e-10 * VARIANCE_FLOOR).log()).exp())
     return (p.beta * kl).expand(_batch_shape(q, p))
 
 

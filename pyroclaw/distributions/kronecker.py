@@ -23,6 +23,7 @@ from torch.distributions import Independent, constraints, register_kl
 
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
 from pyroclaw.distributions.matched_gaussian import MatchedGaussian
+from pyroclaw.products import times
 
 
 class KroneckerGaussian(TorchDistribution):
@@ -100,7 +101,7 @@ class _HalfQuadratic(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, delta: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        slope = rows @ delta @ columns
+        slope = times(times(rows, delta), columns)
         ctx.save_for_backward(slope)
         return 0.5 * (slope * delta).sum((-2, -1))
 

@@ -10,9 +10,9 @@ For q = N(M, V) and p(w) = 1/|w| the divergence depends on t = M²/(2V) alone, t
     \frac{dF}{dt} = \frac{D(\sqrt t)}{\sqrt t},
 
 with ψ the digamma function and D Dawson's integral; hence dKL/dlog ρ = -√t D(√t). F has neither a closed form nor a
-fast series for all t, but F - ½ log(4 + 2t) and (1 + t/2) D(√t)/√t are smooth and bounded functions of
-x = (10 - t)/(10 + t) ∈ [-1, 1]: each is one polynomial in x, found once by Chebyshev interpolation. The degree is
-chosen by dtype; the interpolation errs by less than 1e-12 in float64 and 1e-6 in float32.
+fast series for all t, but F - ½ log(1 + t/10) and (1 + t/10) D(√t)/√t are smooth and bounded functions of
+z = 1/(1 + t/10) ∈ [0, 1]: each is one polynomial in z - ½, found once by Chebyshev interpolation. The degree is
+chosen by dtype; the interpolation errs by less than 1e-12 in float64 and 2e-6 in float32.
 
 Limits, and how each is held:
 
@@ -47,18 +47,19 @@ MOLCHANOV_FIT = (0.63576, 1.87320, 1.48695)
 """k1, k2, k3 as published by Molchanov et al. (2017)."""
 
 # Polynomial degrees of the value and of its slope.
-_DEGREES = {torch.float32: (13, 15), torch.float64: (34, 36)}
+_DEGREES = {torch.float32: (12, 14), torch.float64: (34, 36)}
 
 
-def log_scale_kl(mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-    """Exact KL(N(mean, variance) ‖ LogScale), elementwise; see the module for its limits."""
-    mean, variance = torch.broadcast_tensors(mean, variance)
+def log_scale_kl(mean: torch.Tensor, variance: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
+    """Exact KL(N(mean, variance) ‖ LogScale) times a weight, elementwise; see the module for its limits."""
+    if mean.shape != variance.shape:
+        mean, variance = torch.broadcast_tensors(mean, variance)
     if mean.dtype != variance.dtype or mean.dtype not in _DEGREES:
         raise InputError(
             f"log_scale_kl has a mean in {mean.dtype} and a variance in {variance.dtype}: "
             "make both float32 or both float64."
         )
-    return _LogScaleKL.apply(mean, variance)
+    return _LogScaleKL.apply(mean, variance, weight)
 
 
 def log_scale_kl_from_ratio(rho: torch.Tensor) -> torch.Tensor:
@@ -80,24 +81,23 @@ def sigmoid_fit_kl(
 
 class _LogScaleKL(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, mean: torch.Tensor, variance: torch.Tensor, weight: float) -> torch.Tensor:
         mean, variance = mean.contiguous(), variance.contiguous()
         value, *slopes = (torch.empty_like(mean) for _ in range(3))
         for pieces in chunks(mean, variance, value, *slopes):
-            _value_and_slopes(*pieces)
+            _value_and_slopes(weight, *pieces)
         ctx.save_for_backward(*slopes)
         return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return tuple(
-            grad * slope if needed else None
-            for slope, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=True)
-        )
+        slopes = zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
+        return *(grad * slope if needed else None for slope, needed in slopes), None
 
 
 def _value_and_slopes(
+    weight: float,
     mean: torch.Tensor,
     variance: torch.Tensor,
     value: torch.Tensor,
@@ -105,19 +105,19 @@ def _value_and_slopes(
     variance_slope: torch.Tensor,
 ) -> None:
     """Write KL, dKL/dM and dKL/dV into the last three arguments, with no division by M."""
-    value_polynomial, slope_polynomial = _polynomials(mean.dtype, mean.device)
+    value_polynomial, slope_polynomial = _polynomials(mean.dtype, mean.device, weight)
     variance = variance.clamp_min(VARIANCE_FLOOR)
     squared = mean.square()
     held = torch.maximum(variance, squared * RATIO_FLOOR)
-    total = torch.add(squared, held, alpha=20)
-    x = torch.sub(total, squared, alpha=2).div_(total)
-    total = torch.add(squared, held, alpha=4, out=total)
-    # dKL/dM = (D/√t) M/V and dKL/dV = -½ (M/V) dKL/dM, where D/√t = slope · 4V/(M² + 4V).
-    _horner(slope_polynomial, x, out=mean_slope).mul_(mean).div_(total).mul_(4)
+    total = held.add(squared, alpha=0.05)  # V (1 + t/10)
+    z = held / total
+    x = torch.sub(z, 0.5, out=squared)
+    # dKL/dM = (D/√t) M/V and dKL/dV = -½ (M/V) dKL/dM, where D/√t = slope · z.
+    _horner(slope_polynomial, x, out=mean_slope).mul_(mean).div_(total)
     torch.mul(mean_slope, mean, out=variance_slope).div_(held).mul_(-0.5)
-    # ½ log(4 + 2t) = ½ log((M² + 4V)/V); the tangent adds nothing where the ratio is above its floor.
-    _horner(value_polynomial, x, out=value).add_(total.div_(held).log_(), alpha=0.5)
-    value.addcmul_(variance_slope, variance - held)
+    # The tangent adds nothing where the ratio is above its floor.
+    _horner(value_polynomial, x, out=value).add_(z.log_(), alpha=-0.5 * weight)
+    value.addcmul_(variance_slope, torch.sub(variance, held, out=total))
     mean_slope.mul_(variance).div_(held)
 
 
@@ -129,27 +129,32 @@ def _horner(coefficients: tuple[torch.Tensor, ...], x: torch.Tensor, out: torch.
 
 
 @cache
-def _polynomials(dtype: torch.dtype, device: torch.device) -> tuple[tuple[torch.Tensor, ...], ...]:
+def _polynomials(dtype: torch.dtype, device: torch.device, weight: float) -> tuple[tuple[torch.Tensor, ...], ...]:
     """Coefficients of the value and of the slope, highest power first, as tensors without dimensions."""
-    # Powers of x serve as well as Chebyshev polynomials here: their coefficients stay small, so nothing cancels.
+    # Powers serve as well as Chebyshev polynomials here: their coefficients stay small, so nothing cancels.
+    powers = (
+        chebyshev.cheb2poly(series[: d + 1]) for series, d in zip(_chebyshev_series(), _DEGREES[dtype], strict=True)
+    )
     return tuple(
-        tuple(torch.tensor(c, dtype=dtype, device=device) for c in chebyshev.cheb2poly(series[: degree + 1])[::-1])
-        for series, degree in zip(_chebyshev_series(), _DEGREES[dtype], strict=True)
+        tuple(torch.tensor(weight * c * 2.0**k, dtype=dtype, device=device) for k, c in enumerate(own))[::-1]
+        for own in powers
     )
 
 
 @cache
 def _chebyshev_series() -> tuple[np.ndarray, np.ndarray]:
+    """In 2z - 1 ∈ [-1, 1]."""
+
     def t(x: np.ndarray) -> np.ndarray:
         return 10 * (1 - x) / (1 + x)
 
     def value(x: np.ndarray) -> np.ndarray:
         constant = -0.5 * math.log(2 * math.pi * math.e) + 0.5 * math.log(2)
-        return constant + _poisson_digamma(t(x)) - 0.5 * np.log(4 + 2 * t(x))
+        return constant + _poisson_digamma(t(x)) - 0.5 * np.log1p(t(x) / 10)
 
     def slope(x: np.ndarray) -> np.ndarray:
         root = np.sqrt(t(x))
-        return (1 + t(x) / 2) * dawsn(root) / root
+        return (1 + t(x) / 10) * dawsn(root) / root
 
     return chebyshev.chebinterpolate(value, 64), chebyshev.chebinterpolate(slope, 64)
 

@@ -7,7 +7,8 @@ A task uses the weight :math:`w = \gamma(1 + b\alpha)`, where α ~ Bernoulli(p) 
 """
 
 import math
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +18,8 @@ from pyro.distributions import TorchDistribution
 from torch.distributions import constraints
 
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
+from pyroclaw.distributions.matched_moments import Moments, are_matrices, matched_moments
 from pyroclaw.errors import InputError
-
-Moments = tuple[torch.Tensor, torch.Tensor]
 
 
 def gain_moments(b: torch.Tensor, p: torch.Tensor) -> Moments:
@@ -76,7 +76,7 @@ class MatchedGaussian(TorchDistribution):
         b, p = _tensor(b, gamma.dtype), _tensor(p, gamma.dtype)
         if (self._validate_args if validate_args is None else validate_args) and not ((p >= 0) & (p <= 1)).all():
             raise InputError("p of MatchedGaussian is a probability: clamp it to [0, 1] after each step.")
-        self._hold(gamma, *gain_moments(b, p), scale, validate_args)
+        self._hold(gamma, (gain_moments(b, p),), validate_args, scale=scale)
 
     @classmethod
     def from_gain(
@@ -87,28 +87,40 @@ class MatchedGaussian(TorchDistribution):
         scale: torch.Tensor | float | None = None,
         validate_args: bool | None = None,
     ) -> "MatchedGaussian":
-        """From the moments (m, v) of any gain, such as the product of an input unit's and a neuron's."""
+        """From the moments (m, v) of any gain."""
+        new, gamma = cls.__new__(cls), _tensor(gamma, torch.get_default_dtype())
+        gain = _tensor(gain_mean, gamma.dtype), _tensor(gain_variance, gamma.dtype)
+        new._hold(gamma, (gain,), validate_args, scale=scale)
+        return new
+
+    @classmethod
+    def from_gains(
+        cls, gamma: torch.Tensor, gains: Sequence[Moments], own_variance: torch.Tensor | None = None
+    ) -> "MatchedGaussian":
+        """A matrix of weights [..., I, O] whose gain is a product.
+
+        :param gains: moments of its factors: of neurons [..., 1, O] and, if they adapt too, of inputs [..., I, 1].
+        :param own_variance: σ², or None when γ is a point.
+        """
         new = cls.__new__(cls)
-        new._hold(gamma, gain_mean, gain_variance, scale, validate_args)
+        new._hold(gamma, tuple(gains), None, own_variance=own_variance)
         return new
 
     def _hold(
         self,
-        gamma: torch.Tensor | float,
-        gain_mean: torch.Tensor | float,
-        gain_variance: torch.Tensor | float,
-        scale: torch.Tensor | float | None,
+        gamma: torch.Tensor,
+        gains: tuple[Moments, ...],
         validate_args: bool | None,
+        **noise: torch.Tensor | float | None,
     ) -> None:
-        self.gamma = _tensor(gamma, torch.get_default_dtype())
-        self.gain_mean = _tensor(gain_mean, self.gamma.dtype)
-        self.gain_variance = _tensor(gain_variance, self.gamma.dtype)
-        self.scale = None if scale is None else _tensor(scale, self.gamma.dtype)
-        shapes = [x.shape for x in (self.gamma, self.gain_mean, self.gain_variance, self.scale) if x is not None]
-        super().__init__(
-            torch.Size(np.broadcast_shapes(*shapes)), validate_args=validate_args
-        )  # torch's takes 50 times as long
-        if self._validate_args and self.scale is not None and not (self.scale > 0).all():
+        """:param noise: σ or σ², by name; the other one is computed when it is asked for."""
+        given = {name: _tensor(one, gamma.dtype) for name, one in noise.items() if one is not None}
+        self.gamma, self.gains, self.tied = gamma, gains, not given
+        self.__dict__.update(given)
+        shapes = [one.shape for one in (gamma, *given.values(), *(moment for gain in gains for moment in gain))]
+        batch_shape = torch.Size(np.broadcast_shapes(*shapes))  # torch's takes 50 times as long
+        super().__init__(batch_shape, validate_args=validate_args)
+        if self._validate_args and not all((one > 0).all() for one in given.values()):
             raise InputError(
                 "scale of MatchedGaussian must be positive; leave it out for a γ without noise of its own."
             )
@@ -117,11 +129,28 @@ class MatchedGaussian(TorchDistribution):
         if _instance is None and batch_shape == self.batch_shape:  # plates ask for it in every step
             return self
         new = self._get_checked_instance(MatchedGaussian, _instance)
-        new.gamma, new.scale = self.gamma, self.scale
-        new.gain_mean, new.gain_variance = self.gain_mean, self.gain_variance
+        new.__dict__.update({name: held for name, held in self.__dict__.items() if name != "moments"})
         super(MatchedGaussian, new).__init__(torch.Size(batch_shape), validate_args=False)
         new._validate_args = self._validate_args
         return new
+
+    @cached_property
+    def gain_mean(self) -> torch.Tensor:
+        return self._gain[0]
+
+    @cached_property
+    def gain_variance(self) -> torch.Tensor:
+        return self._gain[1]
+
+    @cached_property
+    def _gain(self) -> Moments:
+        """Of the product of all gains."""
+        return reduce(product_moments, self.gains)
+
+    @cached_property
+    def scale(self) -> torch.Tensor | None:
+        """σ, or None when γ is a point."""
+        return None if self.tied else self.own_variance.sqrt()
 
     @cached_property
     def own_variance(self) -> torch.Tensor:
@@ -133,12 +162,18 @@ class MatchedGaussian(TorchDistribution):
     @cached_property
     def moments(self) -> Moments:
         """Mean and variance (8), computed together and once."""
-        if self.scale is None:
+        if self.tied:
             moments = self.gamma * self.gain_mean, self.gamma.square() * self.gain_variance
-            return moments[0].expand(self.batch_shape), moments[1].expand(self.batch_shape)
-        own = self.own_variance * torch.addcmul(self.gain_variance, self.gain_mean, self.gain_mean)
-        variance = torch.addcmul(own, self.gamma * self.gamma, self.gain_variance)
-        return (self.gamma * self.gain_mean).expand(self.batch_shape), variance.expand(self.batch_shape)
+        elif are_matrices(self.gamma, self.own_variance, *self.gains):
+            moments = matched_moments(self.gamma, self.own_variance, *self.gains)
+        else:
+            own = self.own_variance * torch.addcmul(self.gain_variance, self.gain_mean, self.gain_mean)
+            variance = torch.addcmul(own, self.gamma * self.gamma, self.gain_variance)
+            moments = self.gain_mean * self.gamma, variance
+        return self._full(moments[0]), self._full(moments[1])
+
+    def _full(self, moment: torch.Tensor) -> torch.Tensor:
+        return moment if moment.shape == self.batch_shape else moment.expand(self.batch_shape)
 
     @property
     def mean(self) -> torch.Tensor:
@@ -155,7 +190,7 @@ class MatchedGaussian(TorchDistribution):
     @property
     def global_moments(self) -> Moments:
         """Mean γ and variance σ² of the weight all tasks share, the gain left out."""
-        return self.gamma.expand(self.batch_shape), self.own_variance.expand(self.batch_shape)
+        return self._full(self.gamma), self._full(self.own_variance)
 
     @property
     def global_weight(self) -> dist.Normal:
@@ -166,7 +201,7 @@ class MatchedGaussian(TorchDistribution):
     def rsample(self, sample_shape: torch.Size = torch.Size()) -> torch.Tensor:  # noqa: B008
         shape = self._extended_shape(sample_shape)
         noise = torch.randn(shape, dtype=self.gamma.dtype, device=self.gamma.device)
-        if self.scale is None:
+        if self.tied:
             gain_stddev = self.gain_variance.clamp_min(VARIANCE_FLOOR).sqrt()
             return self.gamma * torch.addcmul(self.gain_mean, gain_stddev, noise)
         return torch.addcmul(self.mean, self.stddev, noise)

@@ -42,6 +42,12 @@ def test_nothing_is_out_of_reach(precision):
     torch.testing.assert_close(along.position.norm(), wanted.norm())
 
 
+def test_its_gradient(precision):
+    along = Coordinates.along(precision)
+    position = some(INPUTS, UNITS).requires_grad_(True)
+    assert torch.autograd.gradcheck(lambda z: along._replace(position=z).displacement(), (position,))
+
+
 def test_a_mean_moves_in_its_coordinates_and_settles():
     weights, layer = MeanField(), Layer("one", INPUTS - 1, UNITS)
     weights.add(layer, Streams([0, 1], "init"))

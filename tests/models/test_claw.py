@@ -1,5 +1,6 @@
 """CLAW as a whole: its sites, its prior from task to task, and replicates that do not know of each other."""
 
+import math
 from functools import partial
 
 import pytest
@@ -154,7 +155,8 @@ def test_an_old_task_keeps_its_adaptation_and_is_answered_with_todays_weights(to
     by_hand = x
     gains = claw.adaptations[0].gains(claw.net, adapt_input=True)
     for layer in claw.net.layers:
-        by_hand = affine(by_hand, claw.weights.mean[layer.name] * gains[layer.name][0]).relu()
+        gain = math.prod(mean for mean, _ in gains[layer.name])
+        by_hand = affine(by_hand, claw.weights.mean[layer.name] * gain).relu()
     torch.testing.assert_close(before, affine(by_hand, claw.weights.mean["head_1"]))
     claw.weights.mean["hidden_1"] += 0.5
     assert not torch.allclose(claw.logits(0, x), before)

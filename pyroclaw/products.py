@@ -1,0 +1,111 @@
+"""Products of matrices, and linear maps made of them, by the faster of the two libraries that torch has on a CPU.
+
+torch multiplies float32 matrices by MKL. On a processor that Intel did not make, MKL takes about twice as long as
+oneDNN, which torch uses for convolutions and which knows plain products too. Both add up in float32, in another order.
+A call of oneDNN takes longer to begin, so small products stay with MKL; so does everything where there is no oneDNN.
+Other devices have libraries of their own. By oneDNN replicates are taken one by one.
+
+    y = x·W + b,        ∂W = xᵀ·∂y,    ∂b = Σ_n ∂y_n,    ∂x = ∂y·Wᵀ
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+SMALL = 100  # with fewer rows or columns MKL may be as fast
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a [R, n, k] times b [R, k, m]: [R, n, m].
+
+    >>> product(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).shape
+    torch.Size([2, 3, 5])
+    """
+    if not _by_onednn(a, b):
+        return torch.bmm(a, b)
+    return joined([_onednn(x, y).unsqueeze(0) for x, y in zip(a, b, strict=True)])
+
+
+def times(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, for any dimensions before those of the matrices; without a gradient.
+
+    >>> times(torch.ones(2, 1, 3, 4), torch.ones(4, 5)).shape
+    torch.Size([2, 1, 3, 5])
+    """
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (one.expand(*batch, *one.shape[-2:]).reshape(-1, *one.shape[-2:]) for one in (a, b))
+    return product(a, b).view(*batch, a.shape[-2], b.shape[-1])
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x [R, n, k] times weight [R, k + 1, m], whose last row is the bias: [R, n, m].
+
+    >>> linear(torch.ones(1, 2, 3), torch.ones(1, 4, 1))
+    tensor([[[4.],
+             [4.]]])
+    """
+    return _Linear.apply(x, weight) if _by_onednn(x, weight) else map_inputs(x, weight)
+
+
+class _Linear(torch.autograd.Function):
+    """torch does not know the gradients of oneDNN's product."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return joined([map_inputs(x[own], weight[own]) for own in pieces(x, weight)])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        to_x = product(grad, weight[:, :-1].mT) if ctx.needs_input_grad[0] else None
+        to_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        if to_weight is not None:
+            for own in pieces(x, weight):
+                write_gradient(to_weight[own], x[own], grad[own])
+        return to_x, to_weight
+
+
+def pieces(x: Tensor, weight: Tensor) -> list[slice]:
+    """Replicates that are multiplied together: by oneDNN each alone."""
+    return [slice(r, r + 1) for r in range(len(x))] if _by_onednn(x, weight) else [slice(None)]
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Of the replicates, one after the other."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def map_inputs(x: Tensor, weight: Tensor) -> Tensor:
+    """:func:`linear` of one of the pieces."""
+    if _by_onednn(x, weight):
+        return _onednn(x[0], weight[0, :-1], weight[0, -1]).unsqueeze(0)
+    weight, bias = weight.split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
+    return torch.baddbmm(bias, x, weight)
+
+
+def write_gradient(out: Tensor, x: Tensor, grad: Tensor) -> None:
+    """∂W and ∂b of one of the pieces, as `out` [R, k + 1, m]."""
+    # oneDNN is faster at ∂yᵀ·x, by more than it takes to turn the result
+    out[:, :-1] = product(grad.mT, x).mT if _by_onednn(x, out) else torch.bmm(x.mT, grad)
+    out[:, -1:] = grad.sum(1, keepdim=True)
+
+
+def _onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    return ONEDNN(_dense(a), _dense(b).mT, bias, "none", [], "")  # type: ignore[misc]
+
+
+def _dense(matrix: Tensor) -> Tensor:
+    """By rows or by columns; for other layouts oneDNN has no kernel, and takes hundreds of times as long."""
+    return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()
+
+
+def _by_onednn(a: Tensor, b: Tensor) -> bool:
+    large = min(a.shape[1], a.shape[2], b.shape[2]) >= SMALL
+    return large and ONEDNN is not None and a.device.type == "cpu" and a.dtype == b.dtype == torch.float32
