@@ -22,7 +22,9 @@ What a task leaves to the next. The prior of task t + 1 has the means of task t'
 "kronecker", the precision that the ELBO's own stationarity demands: that of the prior before plus the curvature of the
 task's likelihood in the shared weights, as a Kronecker product (:mod:`pyroclaw.inference.consolidation`). A neuron that
 a task switches off (gain 0) adds no precision to its weights: they stay free. With βλ = 1 both a displacement and the
-guide's noise cost as much on old tasks as the same would on new data. SVI takes its steps along the axes of that prior
+guide's noise cost as much on old tasks as the same would on new data. The precision is known layer by layer. Where L
+layers move together, (Σ_l J_l Δ_l)² lies between 0 and L Σ_l (J_l Δ_l)², and the sum over layers counts 1; the prior
+counts max(1, c L), with c = ½ half of the bound. SVI takes its steps along the axes of that prior
 (:mod:`pyroclaw.inference.coordinates`). With "none", the paper's own way, the prior is the guide itself, whose
 variances say less: see experiments/FINDINGS.md.
 """
@@ -59,6 +61,7 @@ class Settings:
     beta: float = 0.002  # weight of the KL
     lam: float = 500.0  # weight of the consolidated precision on top of beta; without it, of the KL's quadratic part
     consolidation: Literal["kronecker", "none"] = "kronecker"  # what the next prior knows of the weights' importance
+    coupling: float = 0.5  # c: what layers cost that move together, of L times what each costs alone
     coordinates: Literal["prior", "weights"] = "prior"  # that steps are taken in: the prior's axes, or single weights
     temperature: float = 2.0  # T, of the predictions whose curvature is consolidated
     fisher_examples: int = 5000  # examples that the curvature of a task is averaged over; 0 for all
@@ -104,7 +107,9 @@ class Claw(Vcl):
     def prior(self, name: str, last: dist.Distribution | None) -> dist.Distribution:
         """The log-scale prior (7), or the posterior of the task before."""
         if isinstance(last, KroneckerGaussian):  # β λ = 1: what old data say counts as much as what new ones do
-            return KroneckerGaussian(last.mean, self.settings.lam * last.rows, last.columns, self.settings.beta)
+            together = max(1.0, self.settings.coupling * len(self.net.layers))
+            rows = together * self.settings.lam * last.rows
+            return KroneckerGaussian(last.mean, rows, last.columns, self.settings.beta)
         on: Literal["global", "task"] = "global" if self.settings.gamma == "mean-field" else "task"
         base = last or self.initial_prior(name)
         return Tempered(base, self.settings.beta, self.settings.lam, on=on, log_scale=self.settings.log_scale)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import kl_divergence
 
+from pyroclaw.distributions import KroneckerGaussian
 from pyroclaw.handlers import LocalReparameterisation, affine
 from pyroclaw.inference import svi
 from pyroclaw.inference.adaptation import Adaptation
@@ -125,7 +126,10 @@ def test_a_consolidated_prior_has_the_means_of_the_guide_and_the_curvature_of_al
         prior, mean = claw.priors[layer.name], claw.weights.mean[layer.name]
         torch.testing.assert_close(prior.mean, mean)
         assert prior.mean is not mean
-        torch.testing.assert_close(prior.beta * prior.rows, claw.precisions[layer.name].positive().rows)  # βλ = 1
+        own = claw.precisions[layer.name].positive()
+        torch.testing.assert_close(prior.beta * prior.rows, own.rows)  # βλ = 1, and cL = 1
+        stiff = learner(toy, [0, 1], coupling=1.0).prior(layer.name, KroneckerGaussian(mean, *own))
+        torch.testing.assert_close(stiff.rows, 2 * prior.rows)  # L = 2
 
 
 def _trace(precision):
