@@ -32,12 +32,19 @@ class Coordinates(NamedTuple):
     @staticmethod
     def along(precision: Precision) -> "Coordinates":
         """Those of a prior, at its mean: Z = 0."""
-        rows, columns = (torch.linalg.eigh(factor).eigenvectors for factor in precision)
+        rows, columns = (_axes(factor) for factor in precision)
         return Coordinates(rows.new_zeros(*rows.shape[:-1], columns.shape[-1]), rows, columns)
 
     def displacement(self) -> Tensor:
         """U Z Vᵀ"""
         return _Displacement.apply(self.position, self.rows, self.columns)
+
+
+def _axes(factor: Tensor) -> Tensor:
+    """Eigenvectors; in float64, since pixels that are never on leave many eigenvalues at 0, and float32 gets lost."""
+    wide = factor.double()
+    largest = wide.abs().amax((-2, -1), keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+    return torch.linalg.eigh(wide / largest).eigenvectors.to(factor)
 
 
 class _Displacement(torch.autograd.Function):

@@ -48,6 +48,17 @@ def test_its_gradient(precision):
     assert torch.autograd.gradcheck(lambda z: along._replace(position=z).displacement(), (position,))
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-35, 1.0, 1e30])
+def test_axes_of_a_precision_that_is_singular(scale):
+    """Half of the inputs are never on, others are copies of each other, and the whole may be of any size."""
+    seen = torch.randn(2, 1, 500, 40).relu()
+    inputs = torch.cat([seen, seen, torch.zeros(2, 1, 500, 80)], dim=-1)
+    along = Coordinates.along(Precision(scale * (inputs.mT @ inputs), torch.ones(2, 1, 5, 5)))
+    for axes in along[1:]:
+        assert axes.dtype == torch.float32
+        torch.testing.assert_close(axes.mT @ axes, torch.eye(axes.shape[-1]).expand_as(axes), atol=1e-5, rtol=0)
+
+
 def test_a_mean_moves_in_its_coordinates_and_settles():
     weights, layer = MeanField(), Layer("one", INPUTS - 1, UNITS)
     weights.add(layer, Streams([0, 1], "init"))
