@@ -41,6 +41,8 @@ ABLATION_STYLES: dict[str, tuple[str, Any, str]] = {
     "adapt_input-False": ("#CC79A7", "-", "v"),
     "gamma-tied": ("#E69F00", "--", "D"),
     "log_scale-fitted": ("#56B4E9", "-.", "P"),
+    "coordinates-weights": ("#D55E00", ":", "<"),
+    "coupling-0.0": ("#999999", "-", "*"),
 }
 FLOOR = "finetune"
 OTHER = ("#666666", (0, (5, 1)), ".")
