@@ -53,7 +53,7 @@ def _weights(claw: Claw, name: str) -> tuple[Tensor, Tensor]:
     """Mean and variance [R, fan-in + 1, units] of the weights that all tasks share."""
     mean, along = claw.weights.mean[name], claw.weights.coordinates.get(name)
     if along is not None:
-        mean = mean + along.rows @ along.position @ along.columns.mT
+        mean = mean + along.displacement()
     return mean.squeeze(1), claw.weights.log_variance[name].squeeze(1).exp()
 
 
