@@ -123,9 +123,15 @@ def shown_in(bench: Bench, figure: str) -> dict[str, Setting]:
 
 
 def curves(bench: Bench, figure: str) -> dict[str, NDArray]:
-    """By name [T, R]; only those that were measured."""
-    found = {name: FIGURES[figure].curve(setting) for name, setting in shown_in(bench, figure).items()}
-    return {name: values for name, values in found.items() if values is not None}
+    """By name [T, R]; only those that were measured. Ablations are drawn over the seeds that all of them have."""
+    settings = shown_in(bench, figure)
+    found = {name: FIGURES[figure].curve(setting) for name, setting in settings.items()}
+    lines = {name: values for name, values in found.items() if values is not None}
+    if figure != "ablations":
+        return lines
+    seeds = {name: list(settings[name].summary["seeds"]) for name in lines}
+    shared = sorted(set.intersection(*map(set, seeds.values()))) if seeds else []
+    return {n: v[:, [seeds[n].index(seed) for seed in shared]] for n, v in lines.items()} if shared else {}
 
 
 def describe(bench: Bench, figure: str, lines: Mapping[str, NDArray]) -> str:

@@ -55,8 +55,8 @@ ABLATIONS = {  # of CLAW: the paper's three, then ours
     "adapt_input-False": "fixed inputs (not adapted)",
     "gamma-tied": "tied γ (no noise of its own)",
     "log_scale-fitted": "fitted KL (instead of exact)",
-    "coordinates-weights": "steps in single weights",
-    "coupling-0.0": "layers each for itself",
+    "coordinates-weights": "single weights (steps not along the prior's axes)",
+    "coupling-0.0": "lone layers (not counted together)",
 }
 PROTOCOL_PARTS = re.compile(r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks)-[^_]+)+$")  # of a setting's name
 

@@ -55,6 +55,21 @@ def test_ablations_have_names_and_looks_of_their_own_beside_claw(bench):
     assert "tied γ 95.0" in words(figures.draw(bench, "ablations", figures.curves(bench, "ablations")))
 
 
+def test_ablations_are_drawn_over_the_seeds_that_all_have(bench):
+    usual = replace(bench.main["claw"], config={"settings": {"gamma": "mean-field"}})
+    seeds = usual.summary["seeds"]
+    bench.main["claw"] = usual
+    fewer = usual.summary | {
+        "seeds": seeds[1:],
+        "test_accuracy": [[one[1:] for one in row] for row in usual.summary["test_accuracy"]],
+    }
+    bench.others = [replace(usual, name="gamma-tied", config={"settings": {"gamma": "tied"}}, summary=fewer)]
+    lines = figures.curves(bench, "ablations")
+    assert lines["claw"].shape[1] == len(seeds) - 1 and np.array_equal(lines["claw"], lines["gamma-tied"])
+    bench.others[0].summary["seeds"] = [seed + 100 for seed in seeds[1:]]
+    assert not figures.curves(bench, "ablations")
+
+
 def test_calibration_is_drawn_in_its_own_units(bench):
     ece = [[[0.01, 0.02]], [[0.03, 0.04], [0.05, 0.06]]]
     claw = bench.main["claw"]
