@@ -46,6 +46,7 @@ class Phase(NamedTuple):
 
     share: float
     groups: Sequence[dict]
+    average: float = 0.0  # share of the task's steps, the last of this stretch, whose mean is what it ends with
 
 
 class Pair(Protocol):

@@ -2,8 +2,8 @@
 
 What a task's learning depends on is the state before it and the task's own random streams. So learning may always be
 begun anew, and gives the same bits. To save most of that time, the *first* SVI of a task keeps its position: the step,
-the ELBO trace, Adam's moments, the state of the random generators, and every tensor and number of the pair that has
-changed since SVI began. When the task is begun anew, all that comes before SVI is repeated (it is short, but for the
+the ELBO trace, Adam's moments, the mean of iterates, the state of the random generators, and every tensor and number
+of the pair that has changed since SVI began. When the task is begun anew, all that comes before SVI is repeated (it is short, but for the
 search of learn-to-grow), SVI goes on from the position, and what comes after it follows as ever.
 
 A method does not know of this. :func:`~pyroclaw.inference.svi.fit` asks for the keeper of the task at hand, which
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from pyroclaw.data.part import Part, Task
+from pyroclaw.inference.average import Average
 from pyroclaw.inference.checkpoint import Checkpoints
 from pyroclaw.inference.state import Packer, Unpacker
 from pyroclaw.streams import Streams
@@ -113,7 +114,7 @@ class Keeper:
     def due(self) -> bool:
         return time.monotonic() - self._last >= self.every
 
-    def keep(self, step: int, trace: Sequence[Tensor], adam: torch.optim.Optimizer) -> None:
+    def keep(self, step: int, trace: Sequence[Tensor], adam: torch.optim.Optimizer, average: Average) -> None:
         changed = {
             path: leaf
             for path, leaf in leaves(self.pair).items()
@@ -123,6 +124,7 @@ class Keeper:
             "step": step,
             "trace": torch.stack(list(trace)),
             "adam": adam.state_dict()["state"],
+            "average": average.state(),
             "generators": self.streams.generators,
             "changed": changed,
             "seconds": self.seconds + time.monotonic() - self._restored,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyroclaw.data.part import Task
 from pyroclaw.handlers import LocalReparameterisation
+from pyroclaw.inference.average import Average
 from pyroclaw.inference.elbo import AnalyticELBO, per_replicate
 from pyroclaw.inference.guard import Diverged, Guard
 from pyroclaw.inference.memory import release_memory
@@ -64,8 +65,11 @@ def fit(
             step, trace = kept["step"], list(kept["trace"])
     for phase, end in zip(phases, _ends(phases, steps), strict=True):
         optimiser, trained = torch.optim.Adam(phase.groups, betas=BETAS, fused=True), _parameters(phase)
+        average, averaged = Average(trained), max(start, end - round(phase.average * steps))
         if kept is not None and start < step < end:
             optimiser.load_state_dict(optimiser.state_dict() | {"state": kept["adam"]})
+        if kept is not None and start < step <= end:  # after the last step too: what is kept is not settled
+            average.restore(kept["average"])
         for parameter in trained:
             parameter.requires_grad_(True)
         while step < end:
@@ -82,6 +86,8 @@ def fit(
             optimiser.found_inf = unfit if guard.every > 1 else None  # type: ignore[attr-defined]
             optimiser.step()
             pair.constrain()
+            if step >= averaged:
+                average.take()
             trace.append(-losses.detach())
             on_step(step, trace[-1].mean())
             step += 1
@@ -89,11 +95,12 @@ def fit(
             asked = stop()
             if keeper is not None and (asked or keeper.due()):
                 guard.look()
-                keeper.keep(step, trace, optimiser)
+                keeper.keep(step, trace, optimiser, average)
             if asked:
                 raise Interrupted
         for parameter in trained:
             parameter.requires_grad_(False)
+        average.settle()
         start = end
     guard.look()
     return torch.stack(trace)

@@ -70,6 +70,7 @@ class Settings:
     adaptation: Literal["learned", "always", "never"] = "learned"  # p is learned, or 1, or 0: the paper's ablations
     max_adaptation: Literal["task", "general"] = "task"  # s of each task's own, or the general one: another ablation
     warm: float = 0.3  # share of a later task's steps that train its adaptation and head only
+    average: float = 0.2  # share of a task's steps, the last ones, whose mean it ends with; 0 for the last step alone
     lr: float = 1e-3
     lr_variance: float = 1e-2
     lr_adaptation: float = 1e-2
@@ -142,7 +143,7 @@ class Claw(Vcl):
         own = [*adaptation, *self.groups([self.head(self.task)])]
         everything = [*adaptation, *self.groups(self.sites(self.task))]
         warm = self.settings.warm if self.task > 0 else 0.0
-        return [Phase(warm, own), Phase(1 - warm, everything)]
+        return [Phase(warm, own), Phase(1 - warm, everything, self.settings.average)]
 
     def constrain(self) -> None:
         """The projection of projected gradient descent; with tied noise short of 0 and 1, where the KL is infinite."""

@@ -41,7 +41,7 @@ POSITIVE, COUNT, SHARE = Range(0, above=True), Range(1), Range(0, 1)
 RANGES = {
     **dict.fromkeys(("lr", "temperature", "initial_scale", "max_adaptation", "initial_max_adaptation"), POSITIVE),
     **dict.fromkeys(("trials", "choices", "controller_units", "points", "proposals"), COUNT),
-    **dict.fromkeys(("gamma", "initial_probability", "momentum", "warm", "coupling"), SHARE),
+    **dict.fromkeys(("gamma", "initial_probability", "momentum", "warm", "average", "coupling"), SHARE),
     "adapter_size": Range(0, 1, above=True),
     "initial_log_variance": Range(-math.inf),  # any, but a number
 }
