@@ -33,8 +33,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_weight
 
+from pyroclaw.convolutions import KERNEL
 from pyroclaw.data.part import Part
-from pyroclaw.handlers import KERNEL
 from pyroclaw.inference.fisher import CHUNK, Taps, draw, some_examples
 from pyroclaw.streams import Streams
 

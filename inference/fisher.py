@@ -22,9 +22,9 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from pyroclaw.convolutions import KERNEL
 from pyroclaw.data.part import Part
 from pyroclaw.errors import InputError
-from pyroclaw.handlers import KERNEL
 from pyroclaw.streams import Streams
 
 CHUNK = 256  # examples of each replicate at a time

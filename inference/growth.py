@@ -23,8 +23,8 @@ import torch
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
+from pyroclaw.convolutions import KERNEL
 from pyroclaw.data.part import Part
-from pyroclaw.handlers import KERNEL
 from pyroclaw.nets import Layer, Net
 
 CHUNK = 256  # examples at a time, where old units are computed beforehand

@@ -29,10 +29,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pyroclaw.convolutions import KERNEL
 from pyroclaw.data.benchmark import Heads
 from pyroclaw.data.part import Task
 from pyroclaw.errors import InputError
-from pyroclaw.handlers import KERNEL, affine
+from pyroclaw.handlers import affine
 from pyroclaw.inference.darts import SearchSettings, Space, search
 from pyroclaw.inference.mean_field import Points
 from pyroclaw.inference.method import Phase, TaskInfo, Training

@@ -16,7 +16,6 @@ plate, and one column per neuron. Convolutions use the same layout with fan-in =
 from collections.abc import Mapping
 
 import torch
-import torch.nn.functional as F
 from pyro.distributions import Delta
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.runtime import effectful
@@ -25,11 +24,10 @@ from torch import Tensor
 from torch.distributions import Independent
 
 from pyroclaw.activations import reparameterised
+from pyroclaw.convolutions import convolve
 from pyroclaw.drawn_linear import drawn_linear
 from pyroclaw.products import linear
 from pyroclaw.streams import Streams
-
-KERNEL = 3
 
 
 @effectful(type="affine")
@@ -44,18 +42,8 @@ def affine(x: Tensor, weight: Tensor) -> Tensor:
 
 @effectful(type="convolution")
 def convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """x [R, B, C, H, W] with 3×3 filters weight [R, 1, 9C+1, out], padding 1: [R, B, out, H, W].
-
-    Channels come last in memory, where a CPU convolves and pools fastest; so replicates are taken one by one, since
-    the groups of one grouped convolution would have to be brought together first.
-    """
-    filters, bias = weight.squeeze(1).mT.split([weight.shape[2] - 1, 1], dim=2)
-    filters = filters.unflatten(2, (x.shape[2], KERNEL, KERNEL))
-    x = x.movedim(2, -1).contiguous().movedim(-1, 2)
-    maps = [F.conv2d(*own, padding=KERNEL // 2) for own in zip(x, filters, bias.squeeze(2), strict=True)]
-    if len(maps) == 1:
-        return maps[0].unsqueeze(0)
-    return torch.stack([h.movedim(1, -1) for h in maps]).movedim(-1, 2)
+    """x [R, B, C, H, W] with 3×3 filters weight [R, 1, 9C+1, out], padding 1: [R, B, out, H, W]."""
+    return convolve(x, weight.squeeze(1))
 
 
 class LocalReparameterisation(Messenger):

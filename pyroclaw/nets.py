@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 import torch.nn.functional as F
 from torch import Tensor
 
+from pyroclaw.convolutions import KERNEL
 from pyroclaw.data.benchmark import NetPreset
-from pyroclaw.handlers import KERNEL, affine, convolution
+from pyroclaw.handlers import affine, convolution
 
 
 class Layer(NamedTuple):

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-SMALL = 100  # with fewer rows or columns MKL may be as fast
+SMALL = 100  # with fewer rows or columns MKL may be as fast,
+LONG = 10_000  # but not where each entry is a sum of so many
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -107,5 +108,5 @@ def _dense(matrix: Tensor) -> Tensor:
 
 
 def _by_onednn(a: Tensor, b: Tensor) -> bool:
-    large = min(a.shape[1], a.shape[2], b.shape[2]) >= SMALL
+    large = min(a.shape[1], a.shape[2], b.shape[2]) >= SMALL or a.shape[2] >= LONG
     return large and ONEDNN is not None and a.device.type == "cpu" and a.dtype == b.dtype == torch.float32

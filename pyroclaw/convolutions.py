@@ -1,0 +1,90 @@
+"""Convolutions 3×3 by one matrix of weights per replicate, and the gradient of those of few channels as a product.
+
+With the nine taps of every channel as rows of a matrix P, a column for each position of each image and a last row of
+ones for the bias, the filters' gradient is
+
+    ∂W = P·∂y        [9C + 1, out] = [9C + 1, positions] × [positions, out],
+
+in the layout of W itself. In the first layer of a net P is far smaller than ∂y, and the product takes a fifth to a
+third of what oneDNN's gradient of a convolution does. With many channels P is nine times as large as the inputs, and
+the gradient is left to torch.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.grad import conv2d_input
+
+from pyroclaw.products import joined, product
+
+KERNEL = 3
+FEW = 16  # channels up to which the product is faster
+
+
+def convolve(x: Tensor, weight: Tensor) -> Tensor:
+    """x [R, B, C, H, W] with filters weight [R, 9C + 1, out], the last row of which is the bias: [R, B, out, H, W].
+
+    >>> convolve(torch.ones(2, 5, 3, 8, 8), torch.ones(2, 28, 7)).shape
+    torch.Size([2, 5, 7, 8, 8])
+    """
+    few = x.shape[2] <= FEW and x.device.type == "cpu"
+    return _FewChannels.apply(x, weight) if few else _convolve(x, weight)
+
+
+def columns(images: Tensor) -> Tensor:
+    """P [9C + 1, B·H·W] of images [B, C, H, W], its rows in the order of a weight's.
+
+    >>> columns(torch.ones(1, 1, 2, 2)).sum(0)
+    tensor([5., 5., 5., 5.])
+    """
+    batch, channels, height, width = images.shape
+    taps = F.pad(images, [KERNEL // 2] * 4).unfold(2, KERNEL, 1).unfold(3, KERNEL, 1)
+    found = images.new_ones(KERNEL**2 * channels + 1, batch, height, width)
+    found[:-1].unflatten(0, (channels, KERNEL, KERNEL)).copy_(taps.permute(1, 4, 5, 0, 2, 3))
+    return found.flatten(1)
+
+
+def _convolve(x: Tensor, weight: Tensor) -> Tensor:
+    """Channels come last in memory, where a CPU convolves and pools fastest; so replicates are taken one by one, since
+    the groups of one grouped convolution would have to be brought together first."""
+    filters, bias = weight.mT.split([weight.shape[1] - 1, 1], dim=2)
+    x = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    maps = [
+        F.conv2d(own, _filters(by), by_bias, padding=KERNEL // 2)
+        for own, by, by_bias in zip(x, filters, bias.squeeze(2), strict=True)
+    ]
+    if len(maps) == 1:
+        return maps[0].unsqueeze(0)
+    return torch.stack([h.movedim(1, -1) for h in maps]).movedim(-1, 2)
+
+
+def _filters(rows: Tensor) -> Tensor:
+    """[out, C, 3, 3]; of one channel images lie the same way either way, and torch looks at the filters."""
+    return rows.unflatten(1, (-1, KERNEL, KERNEL)).contiguous(memory_format=torch.channels_last)
+
+
+class _FewChannels(torch.autograd.Function):
+    generate_vmap_rule = True  # a convolution is vmapped as any other operation
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return _convolve(x, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        to_x = to_weight = None
+        if ctx.needs_input_grad[0]:
+            by = [_filters(own[:-1].mT) for own in weight]
+            pairs = zip(by, grad, strict=True)
+            to_x = torch.stack([conv2d_input(x.shape[1:], *pair, padding=KERNEL // 2) for pair in pairs])
+        if ctx.needs_input_grad[1]:
+            slopes = grad.movedim(2, -1).flatten(1, -2)
+            pairs = zip(x, slopes, strict=True)
+            to_weight = joined([product(columns(own).unsqueeze(0), slope.unsqueeze(0)) for own, slope in pairs])
+        return to_x, to_weight
