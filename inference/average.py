@@ -5,9 +5,10 @@ far as the rate and the noise of batches drive them, and the last of them is no 
 
     θ̄ = (1/n) Σ_{k > K - n} θ_k
 
-over the last n of K steps is nearer: what scatters cancels. That matters twice to a sequence of tasks. A task is learned
-better; and the next prior, which has θ̄ as its mean, is about a point that was not displaced by chance along directions
-that old tasks need. A rate that falls would bring the iterates to rest too, but takes steps away from learning.
+over the last n of K steps is nearer: what scatters cancels. That matters twice to a sequence of tasks. A task is
+learned better; and the next prior, which has θ̄ as its mean, is about a point that was not displaced by chance along
+directions that old tasks need. A rate that falls would bring the iterates to rest too, but takes steps away from
+learning.
 
 What is averaged lies in convex sets (p in [0, 1], all else anywhere), so its mean does too.
 """

@@ -3,8 +3,8 @@
 What a task's learning depends on is the state before it and the task's own random streams. So learning may always be
 begun anew, and gives the same bits. To save most of that time, the *first* SVI of a task keeps its position: the step,
 the ELBO trace, Adam's moments, the mean of iterates, the state of the random generators, and every tensor and number
-of the pair that has changed since SVI began. When the task is begun anew, all that comes before SVI is repeated (it is short, but for the
-search of learn-to-grow), SVI goes on from the position, and what comes after it follows as ever.
+of the pair that has changed since SVI began. When the task is begun anew, all that comes before SVI is repeated (it is
+short, but for the search of learn-to-grow), SVI goes on from the position, and what comes after it follows as ever.
 
 A method does not know of this. :func:`~pyroclaw.inference.svi.fit` asks for the keeper of the task at hand, which
 :func:`keeping` has put in place, and only the first to ask gets it.

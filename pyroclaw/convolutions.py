@@ -67,6 +67,7 @@ def _filters(rows: Tensor) -> Tensor:
 
 class _FewChannels(torch.autograd.Function):
     generate_vmap_rule = True  # a convolution is vmapped as any other operation
+
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
         return _convolve(x, weight)
