@@ -24,9 +24,9 @@ task's likelihood in the shared weights, as a Kronecker product (:mod:`pyroclaw.
 a task switches off (gain 0) adds no precision to its weights: they stay free. With βλ = 1 both a displacement and the
 guide's noise cost as much on old tasks as the same would on new data. The precision is known layer by layer. Where L
 layers move together, (Σ_l J_l Δ_l)² lies between 0 and L Σ_l (J_l Δ_l)², and the sum over layers counts 1; the prior
-counts max(1, c L), with c = ½ half of the bound. SVI takes its steps along the axes of that prior
-(:mod:`pyroclaw.inference.coordinates`). With "none", the paper's own way, the prior is the guide itself, whose
-variances say less: see experiments/FINDINGS.md.
+counts max(1, c L), with c = 1 the bound itself. SVI takes its steps along the axes of that prior
+(:mod:`pyroclaw.inference.coordinates`), and ends with the mean of the last of them (:mod:`pyroclaw.inference.average`).
+With "none", the paper's own way, the prior is the guide itself, whose variances say less: see experiments/FINDINGS.md.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Settings:
     beta: float = 0.002  # weight of the KL
     lam: float = 500.0  # weight of the consolidated precision on top of beta; without it, of the KL's quadratic part
     consolidation: Literal["kronecker", "none"] = "kronecker"  # what the next prior knows of the weights' importance
-    coupling: float = 0.5  # c: what layers cost that move together, of L times what each costs alone
+    coupling: float = 1.0  # c: what layers cost that move together, of L times what each costs alone
     coordinates: Literal["prior", "weights"] = "prior"  # that steps are taken in: the prior's axes, or single weights
     temperature: float = 2.0  # T, of the predictions whose curvature is consolidated
     fisher_examples: int = 5000  # examples that the curvature of a task is averaged over; 0 for all
