@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from pyroclaw import metrics
 from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
-from pyroclaw.experiments.compare import BOUNDS, significantly_best
+from pyroclaw.experiments.ablate import ABLATIONS
+from pyroclaw.experiments.compare import BOUNDS
 from pyroclaw.experiments.records import read, summarise
+from pyroclaw.experiments.significance import by_seed, significantly_best
 from pyroclaw.models import METHODS
 
 DEFAULT = "default"
@@ -47,16 +49,6 @@ NAMES = {
     "finetune": "fine-tuning (floor)",
     "independent": "independent (ceiling)",
     "joint": "joint (ceiling)",
-}
-ABLATIONS = {  # of CLAW: the paper's three, then ours
-    "max_adaptation-general": "general s (instead of s_t)",
-    "adaptation-always": "always adapted",
-    "adaptation-never": "never adapted",
-    "adapt_input-False": "fixed inputs (not adapted)",
-    "gamma-tied": "tied γ (no noise of its own)",
-    "log_scale-fitted": "fitted KL (instead of exact)",
-    "coordinates-weights": "single weights (steps not along the prior's axes)",
-    "coupling-0.0": "lone layers (not counted together)",
 }
 PROTOCOL_PARTS = re.compile(r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks)-[^_]+)+$")  # of a setting's name
 
@@ -101,7 +93,7 @@ class Setting:
 
     def by_seed(self) -> dict[int, float]:
         """Average accuracy after the last task."""
-        return dict(zip(self.summary["seeds"], np.mean(self.summary["test_accuracy"][-1], axis=0), strict=True))
+        return by_seed(self.summary)
 
 
 @dataclass

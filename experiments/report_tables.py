@@ -6,9 +6,10 @@ import numpy as np
 
 from pyroclaw import metrics
 from pyroclaw.experiments import paper
-from pyroclaw.experiments.compare import BOUNDS, CEILING, LEVEL
+from pyroclaw.experiments.compare import BOUNDS, CEILING
 from pyroclaw.experiments.report_cells import MISSING, Cell, Row, Table
 from pyroclaw.experiments.report_records import Bench, Setting, mean_and_error, shown
+from pyroclaw.experiments.significance import LEVEL
 
 BOLD = f"Bold: above every other method measured, by a paired t-test, p = {LEVEL}; floor and ceilings do not count."
 REMARKS = {"split_notmnist": ["The paper's notMNIST is a larger set of images, so this comparison is a rough one."]}

@@ -80,9 +80,6 @@ class Options(Common):
 class Blind(View):
     """A view that does not show test accuracies."""
 
-    def begin(self, steps: int) -> None:
-        self.progress.reset(self.bar, total=steps)
-
     def learned(self, name: str, accuracies: np.ndarray) -> None:
         pass
 
