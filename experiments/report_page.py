@@ -32,8 +32,11 @@ INTRODUCTION = (
 )
 
 
-def page(benches: Sequence[Bench], base: Path) -> str:
-    """The whole page; links are relative to the folder `base`."""
+def page(benches: Sequence[Bench], base: Path, chosen: Table) -> str:
+    """The whole page; links are relative to the folder `base`.
+
+    :param chosen: how settings were chosen.
+    """
     sections = {
         "Headline": _headline(benches, base),
         **{figures.FIGURES[name].title: _figure(benches, name, base) for name in ("average", "retention", "transfer")},
@@ -45,7 +48,7 @@ def page(benches: Sequence[Bench], base: Path) -> str:
         "Calibration": _table(measures.calibration(benches), base) + _calibration(benches, base),
         "Parameters and memory": _table(measures.memory(benches), base),
         "Other settings": _table(changes.others(benches), base, "<p>None.</p>"),
-        "Settings": _table(settings(benches), base),
+        "Settings": _table(settings(benches), base) + _table(chosen, base, ""),
         "Data and protocol": _table(data(benches), base),
         "Versions": _table(versions(benches), base),
     }
@@ -75,7 +78,7 @@ def page(benches: Sequence[Bench], base: Path) -> str:
 """
 
 
-def markdown(benches: Sequence[Bench], base: Path) -> str:
+def markdown(benches: Sequence[Bench], base: Path, chosen: Table) -> str:
     """The tables and the lines about the ceiling, for a README in the folder `base`."""
     measured = [bench for bench in benches if bench.main]
     parts = [_markdown(tables.overview(benches), base)] if measured else []
@@ -90,7 +93,7 @@ def markdown(benches: Sequence[Bench], base: Path) -> str:
         measures.memory,
         changes.others,
     )
-    parts += [_markdown(table, base) for make in others if (table := make(benches))]
+    parts += [_markdown(table, base) for table in (*(make(benches) for make in others), chosen) if table]
     return "\n\n".join(parts) + "\n"
 
 
