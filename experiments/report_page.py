@@ -12,7 +12,7 @@ from pyroclaw.experiments import report_measures as measures
 from pyroclaw.experiments import report_settings as changes
 from pyroclaw.experiments import report_tables as tables
 from pyroclaw.experiments.report_cells import Cell, Table, html_table, markdown_table
-from pyroclaw.experiments.report_records import Bench, Setting, shown
+from pyroclaw.experiments.report_records import Bench, Setting, ordered, shown
 
 STYLE = Path(__file__).parent / "report.css"
 TITLE = "Continual learning with adaptive weights: results"
@@ -137,6 +137,14 @@ def _headline(benches: Sequence[Bench], base: Path) -> str:
         parts.append(html_table(tables.headline(bench), base) if bench.main else REDUCED if bench.reduced else NONE)
         if bench.main:
             parts.append(f"<p>{escape(tables.above_ceiling(bench))}</p>")
+        changed = [
+            f"{shown(name)} ({', '.join(names)})" for name, one in bench.main.items() if (names := one.outdated())
+        ]
+        if changed:
+            line = (
+                f"Settings that the preset has changed since: {', '.join(changed)}. The rows are of those from before."
+            )
+            parts.append(f'<p class="loud">{escape(line)}</p>')
         if bench.unfinished:
             items = "".join(f"<li>{escape(line)}</li>" for line in bench.unfinished)
             parts.append(f"<p>Not finished, and not counted:</p><ul>{items}</ul>")
@@ -169,7 +177,7 @@ def settings(benches: Sequence[Bench]) -> Table:
         for method in bench.main:
             values = ", ".join(f"{key} = {value}" for key, value in bench.main[method].config["settings"].items())
             used.setdefault((method, values), []).append((bench.title, bench.main[method]))
-    order = [method for bench in benches for method in bench.methods()]
+    order = ordered(method for method, _ in used)
     rows = [
         [
             Cell(shown(method)),

@@ -9,8 +9,8 @@ named and not counted.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.ablate import ABLATIONS
 from pyroclaw.experiments.compare import BOUNDS
+from pyroclaw.experiments.job import settings_of
 from pyroclaw.experiments.records import read, summarise
 from pyroclaw.experiments.significance import by_seed, significantly_best
 from pyroclaw.models import METHODS
@@ -82,10 +83,17 @@ class Setting:
         unknown = [re.search(rf"(?:^|_)({key}-[^_]+)", self.changes) for key in theirs if key not in mine]
         return "_".join([*differ, *(found[1] for found in unknown if found)])
 
+    def outdated(self) -> list[str]:
+        """Names of settings that the benchmark's preset has changed since the run."""
+        if self.method not in METHODS:
+            return []
+        today, used = asdict(settings_of(self.config["protocol"], self.method)), self.config["settings"]
+        return [name for name in used if name in today and used[name] != today[name]]
+
     @property
     def protocol(self) -> str:
         """What differs from the paper's protocol, in words; "" if nothing does."""
-        return "" if self.name == DEFAULT else paper.another_protocol(self.config)
+        return paper.another_protocol(self.config)
 
     def matrix(self) -> NDArray:
         """Accuracies [T, T, R]."""
@@ -111,8 +119,7 @@ class Bench:
     def methods(self) -> list[str]:
         """With a record or a figure in the paper, in a fixed order."""
         reported = {} if self.stand_in else paper.tables().get(self.protocol, {})
-        known = [name for name in METHODS if name in self.main or name in reported]
-        return known + sorted(set(self.main) - set(known))
+        return ordered([*self.main, *reported])
 
     def reported(self, method: str) -> tuple[float, float] | None:
         """The paper's accuracy; it has none on a stand-in."""
@@ -129,6 +136,12 @@ class Bench:
     def best(self) -> str | None:
         """The method that is significantly better than each other one; or None."""
         return best_by_seed({name: one.by_seed() for name, one in self.main.items() if name not in BOUNDS})
+
+
+def ordered(methods: Iterable[str]) -> list[str]:
+    """Each once, in the order of the registry; those that are not in it at the end."""
+    places = {name: place for place, name in enumerate(METHODS)}
+    return sorted(set(methods), key=lambda name: (places.get(name, len(places)), name))
 
 
 def best_by_seed(scores: Mapping[str, Mapping[int, float]]) -> str | None:
