@@ -5,11 +5,11 @@ python experiments/compare.py --bench split_notmnist --methods all --replicates 
 A repetition that has a finished record, with the same settings, budget and data, is not run again: in the folder of
 runs, or among the results that come with pyroclaw. Repetitions of all methods share seeds and hence splits, so methods
 are compared by a paired t-test over seeds, one-sided, p = 0.05. As in the paper, a method is in bold if it is
-significantly better than every other; floor and ceilings do not compete.
+significantly better than every other (and has a star, where there is no bold); floor and ceilings do not compete.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,22 +17,19 @@ import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import ttest_rel
 
 from pyroclaw import metrics
-from pyroclaw.errors import InputError, choose
+from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.console import View
 from pyroclaw.experiments.job import Common, plan, settings_of, sigint
-from pyroclaw.experiments.missing import complete
-from pyroclaw.experiments.records import summarise
+from pyroclaw.experiments.missing import summaries
+from pyroclaw.experiments.significance import LEVEL, by_seed, percent, significantly_best
 from pyroclaw.inference.svi import Diverged, Interrupted
 from pyroclaw.models import METHODS
 
 BOUNDS = ("finetune", "independent", "joint")  # floor and ceilings
 CEILING = "independent"
-LEVEL = 0.05
-SPREAD = 1e-9  # of differences that are the same but for rounding
 INTERRUPTED, FAILED = 130, 2
 
 
@@ -43,53 +40,47 @@ class Options(Common):
     methods: tuple[str, ...] = ("all",)
     """Methods, or all."""
 
+    def chosen(self) -> dict[str, tuple[str, Any]]:
+        """Method and settings of each row."""
+        names = list(METHODS) if self.methods == ("all",) else self.methods
+        if not names:
+            raise InputError("--methods names none: name some, or all")
+        return {name: (name, settings_of(self.bench, name)) for name in names}
+
 
 def main(argv: list[str] | None = None) -> int:
     options = tyro.cli(Options, args=argv, prog="compare")
+    return command("compare", options, options.chosen, table)
+
+
+def command(
+    prog: str,
+    options: Common,
+    chosen: Callable[[], Mapping[str, tuple[str, Any]]],
+    shown: Callable[[dict[str, Any], str, str], Table],
+) -> int:
+    """Run what is missing of rows of a table, and print the table; the exit code.
+
+    :param chosen: gives the method and the settings of each row, by its name.
+    """
     console = Console()
     try:
         options.check()
-        names = list(METHODS) if options.methods == ("all",) else options.methods
-        chosen = {name: settings_of(options.bench, name) for name in names}
+        rows = chosen()
         device = options.prepare()
         with View(console, options.quiet) as view, sigint() as stop:
             bench = options.benchmark(view.say)
-            found, differs = {}, ""
-            for name, settings in chosen.items():
-                job = plan(options, bench, choose("method", name, METHODS), settings, device)
-                view.say(str(job.results.folder.relative_to(options.out)))
-                differs = paper.another_protocol(job.results.config)  # for all methods the same
-                found[name] = summarise(complete(job, options, options.seeds(), view, stop))
+            jobs = {name: plan(options, bench, *row, device) for name, row in rows.items()}
+            found = summaries(jobs, options, view, stop)
     except Interrupted:
-        print("compare: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)
+        print(f"{prog}: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)
         return INTERRUPTED
     except (InputError, Diverged) as error:
-        print(f"compare: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return FAILED
-    console.print(table(found, f"{bench.title}: {bench.source}", differs))
+    differs = paper.another_protocol(next(iter(jobs.values())).results.config)  # for all rows the same
+    console.print(shown(found, f"{bench.title}: {bench.source}", differs))
     return 0
-
-
-def significantly_best(accuracies: Mapping[str, Sequence[float]]) -> str | None:
-    """The method whose accuracies (by seed) are higher than those of each other one by a paired t-test; or None.
-
-    >>> significantly_best({"a": [0.91, 0.92, 0.93], "b": [0.81, 0.83, 0.82]})
-    'a'
-    >>> significantly_best({"a": [0.91, 0.92, 0.93], "b": [0.90, 0.93, 0.93]})
-    """
-    ranked = sorted(accuracies, key=lambda name: -float(np.mean(accuracies[name])))
-    if len(ranked) < 2 or len(accuracies[ranked[0]]) < 2:
-        return None
-    best, *rivals = ranked
-    wins = [_higher(np.asarray(accuracies[best]), np.asarray(accuracies[rival])) for rival in rivals]
-    return best if all(wins) else None
-
-
-def _higher(one: np.ndarray, other: np.ndarray) -> bool:
-    differences = one - other
-    if np.ptp(differences) < SPREAD:  # the t-test has no answer
-        return bool(differences[0] > 0)
-    return bool(ttest_rel(one, other, alternative="greater").pvalue < LEVEL)
 
 
 def table(found: dict[str, dict[str, Any]], title: str, differs: str = "") -> Table:
@@ -97,24 +88,23 @@ def table(found: dict[str, dict[str, Any]], title: str, differs: str = "") -> Ta
 
     :param differs: from the paper's protocol, in words.
     """
-    accuracies = {name: np.mean(one["test_accuracy"][-1], axis=0) for name, one in found.items()}
+    accuracies = {name: list(by_seed(one).values()) for name, one in found.items()}
     best = significantly_best({name: values for name, values in accuracies.items() if name not in BOUNDS})
-    ceiling = f"{100 * accuracies[CEILING].mean():.2f}" if CEILING in accuracies else "–"
+    ceiling = f"{100 * np.mean(accuracies[CEILING]):.2f}" if CEILING in accuracies else "–"
     shown = Table(title=title, title_justify="left", caption_justify="left", box=None, padding=(0, 1, 0, 0))
     shown.add_column("method", no_wrap=True)
     for column in ("paper", "ours", "ceiling", "forgot", "ECE", "params", "kB/task", "s"):
         shown.add_column(column, justify="right", no_wrap=True)
     for name, one in found.items():
-        mean, error = one["average_accuracy"]["mean"], one["average_accuracy"]["standard_error"]
-        ours = f"{100 * mean:.2f}±{100 * error:.2f}"
+        ours = percent(accuracies[name])
         matrix = metrics.accuracy_matrix([np.array(row) for row in one["test_accuracy"]])
-        reported = paper.accuracy(one["protocol"], name)
+        reported = None if one["stand_in"] else paper.accuracy(one["protocol"], name)
         stored = one["stored_bytes"][0]
         calibration = one["calibration"].get("mean weights")
         shown.add_row(
             name,
             f"{reported[0]}±{reported[1]}" if reported else "–",
-            f"[bold]{ours}[/bold]" if name == best else ours,
+            f"[bold]{ours}*[/bold]" if name == best else ours,
             ceiling,
             f"{100 * metrics.forgetting(matrix).mean():.2f}",
             f"{100 * np.mean(calibration['ece'][-1]):.2f}" if calibration else "–",
@@ -122,11 +112,11 @@ def table(found: dict[str, dict[str, Any]], title: str, differs: str = "") -> Ta
             f"{(stored[-1] - stored[0]) / max(1, len(stored) - 1) / 1e3:.0f}",
             f"{sum(map(sum, one['train_seconds'])) / len(one['seeds']):.0f}",
         )
-    repetitions = ", ".join(map(str, sorted({len(one["seeds"]) for one in found.values()})))
     shown.caption = (
-        f"ours: average test accuracy after the last task, %, mean ± standard error of {repetitions}; bold: above "
-        f"each other method by a paired t-test, p = {LEVEL}; forgot: points lost since a task's best; params: numbers "
-        "of one repetition that answer all tasks; s: seconds of training, a repetition"
+        f"ours: average test accuracy after the last task, %, mean ± standard error, repetitions: "
+        f"{len(next(iter(accuracies.values())))}; bold and *: above each other method by a paired t-test, p = {LEVEL}; "
+        "ceiling: each task trained alone; forgot: points lost since a task's best; params: numbers of one repetition "
+        "that answer all tasks; s: seconds of training, a repetition"
     )
     notes = {name: one["summary"][0][-1].get("note") for name, one in found.items()}
     shown.caption += "".join(f"; {name}: {note}" for name, note in notes.items() if note)

@@ -76,7 +76,7 @@ class View(Screen):
         return self
 
     def begin(self, steps: int) -> None:
-        self.progress.update(self.bar, total=steps)
+        self.progress.reset(self.bar, total=steps)  # there may have been a job before
 
     def skip(self, steps: int) -> None:
         self.progress.advance(self.bar, steps)

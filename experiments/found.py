@@ -24,6 +24,7 @@ class Found(NamedTuple):
     folder: Path
     trials: Sequence[Any]  # of optuna; number 0 is what the others are compared with
     space: Space
+    reduced: str = ""  # the budget of a trial, in words, if it is not all of the protocol
 
     @property
     def best(self) -> Any:
@@ -61,6 +62,8 @@ def table(found: Sequence[Found], trials: int, title: str) -> Table:
             str(made) if made == trials else f"{made} (all)",
             str(sum(trial.user_attrs["failure"] is not None for trial in one.trials)),
         )
+    if found and found[0].reduced:  # as that of all
+        shown.title = f"{title}; trials with {found[0].reduced}"
     shown.caption = (
         "validation: accuracy after the last task, %, mean over tasks and repetitions, with the best setting; trial 0: "
         "with the preset, or the defaults if benchmarks share the setting; (all): the space has no more settings"
@@ -93,4 +96,5 @@ def _origin(found: Found) -> str:
     """A comment: where a preset's values come from."""
     best, before = 100 * found.best.value, 100 * found.trials[0].value
     trials = f"best of {len(found.trials)} trials on the validation part, {best:.2f} % (before: {before:.2f} %)"
+    trials += f", with {found.reduced}" if found.reduced else ""
     return f"{trials}, study {found.folder.name}"

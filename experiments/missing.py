@@ -5,15 +5,30 @@ results that come with pyroclaw. While the checkpoints of its plate are there, t
 come between the records of two repetitions, and all of them must go on together to end with the same bits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyroclaw.experiments.console import Watcher
 from pyroclaw.experiments.job import Common, Job
-from pyroclaw.experiments.records import checkpoints, fingerprint, read
+from pyroclaw.experiments.records import checkpoints, fingerprint, read, summarise
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def summaries(jobs: Mapping[str, Job], common: Common, view: Watcher, stop: Callable[[], bool]) -> dict[str, Any]:
+    """The summary of each job, by name; how much is to be run is said before any of it is."""
+    seeds = common.seeds()
+    missing = {name: len(seeds) - len(known(job, common, seeds)) for name, job in jobs.items()}
+    for name, job in jobs.items():
+        count = f"{missing[name]} of {len(seeds)} to run" if missing[name] else f"{len(seeds)} on record"
+        view.say(f"{name}: {count}, {job.results.folder.relative_to(common.out)}")
+    found = {}
+    for name, job in jobs.items():
+        if missing[name]:
+            view.say(f"{name} learns")
+        found[name] = summarise(complete(job, common, seeds, view, stop))
+    return found
 
 
 def complete(

@@ -19,6 +19,7 @@ from pyroclaw.experiments.report_cells import markdown_table
 from pyroclaw.experiments.report_page import markdown, page
 from pyroclaw.experiments.report_records import collect
 from pyroclaw.experiments.report_tables import overview
+from pyroclaw.experiments.report_tuning import tuning
 
 FAILED = 2
 
@@ -41,9 +42,10 @@ def main(argv: list[str] | None = None) -> int:
     options = tyro.cli(Options, args=argv, prog="report")
     try:
         benches = collect(options.results)
-        write(options.out, page(benches, options.out.parent))
+        chosen = tuning(benches, options.results)
+        write(options.out, page(benches, options.out.parent, chosen))
         if options.markdown:
-            write(options.markdown, markdown(benches, options.markdown.parent))
+            write(options.markdown, markdown(benches, options.markdown.parent, chosen))
         if options.into:
             put_between(options.into, "report.py", markdown_table(overview(benches), options.into.parent))
     except InputError as error:

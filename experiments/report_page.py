@@ -12,7 +12,7 @@ from pyroclaw.experiments import report_measures as measures
 from pyroclaw.experiments import report_settings as changes
 from pyroclaw.experiments import report_tables as tables
 from pyroclaw.experiments.report_cells import Cell, Table, html_table, markdown_table
-from pyroclaw.experiments.report_records import Bench, Setting, shown
+from pyroclaw.experiments.report_records import Bench, Setting, ordered, shown
 
 STYLE = Path(__file__).parent / "report.css"
 TITLE = "Continual learning with adaptive weights: results"
@@ -32,8 +32,11 @@ INTRODUCTION = (
 )
 
 
-def page(benches: Sequence[Bench], base: Path) -> str:
-    """The whole page; links are relative to the folder `base`."""
+def page(benches: Sequence[Bench], base: Path, chosen: Table) -> str:
+    """The whole page; links are relative to the folder `base`.
+
+    :param chosen: how settings were chosen.
+    """
     sections = {
         "Headline": _headline(benches, base),
         **{figures.FIGURES[name].title: _figure(benches, name, base) for name in ("average", "retention", "transfer")},
@@ -45,7 +48,7 @@ def page(benches: Sequence[Bench], base: Path) -> str:
         "Calibration": _table(measures.calibration(benches), base) + _calibration(benches, base),
         "Parameters and memory": _table(measures.memory(benches), base),
         "Other settings": _table(changes.others(benches), base, "<p>None.</p>"),
-        "Settings": _table(settings(benches), base),
+        "Settings": _table(settings(benches), base) + _table(chosen, base, ""),
         "Data and protocol": _table(data(benches), base),
         "Versions": _table(versions(benches), base),
     }
@@ -75,7 +78,7 @@ def page(benches: Sequence[Bench], base: Path) -> str:
 """
 
 
-def markdown(benches: Sequence[Bench], base: Path) -> str:
+def markdown(benches: Sequence[Bench], base: Path, chosen: Table) -> str:
     """The tables and the lines about the ceiling, for a README in the folder `base`."""
     measured = [bench for bench in benches if bench.main]
     parts = [_markdown(tables.overview(benches), base)] if measured else []
@@ -90,7 +93,7 @@ def markdown(benches: Sequence[Bench], base: Path) -> str:
         measures.memory,
         changes.others,
     )
-    parts += [_markdown(table, base) for make in others if (table := make(benches))]
+    parts += [_markdown(table, base) for table in (*(make(benches) for make in others), chosen) if table]
     return "\n\n".join(parts) + "\n"
 
 
@@ -134,6 +137,14 @@ def _headline(benches: Sequence[Bench], base: Path) -> str:
         parts.append(html_table(tables.headline(bench), base) if bench.main else REDUCED if bench.reduced else NONE)
         if bench.main:
             parts.append(f"<p>{escape(tables.above_ceiling(bench))}</p>")
+        changed = [
+            f"{shown(name)} ({', '.join(names)})" for name, one in bench.main.items() if (names := one.outdated())
+        ]
+        if changed:
+            line = (
+                f"Settings that the preset has changed since: {', '.join(changed)}. The rows are of those from before."
+            )
+            parts.append(f'<p class="loud">{escape(line)}</p>')
         if bench.unfinished:
             items = "".join(f"<li>{escape(line)}</li>" for line in bench.unfinished)
             parts.append(f"<p>Not finished, and not counted:</p><ul>{items}</ul>")
@@ -166,7 +177,7 @@ def settings(benches: Sequence[Bench]) -> Table:
         for method in bench.main:
             values = ", ".join(f"{key} = {value}" for key, value in bench.main[method].config["settings"].items())
             used.setdefault((method, values), []).append((bench.title, bench.main[method]))
-    order = [method for bench in benches for method in bench.methods()]
+    order = ordered(method for method, _ in used)
     rows = [
         [
             Cell(shown(method)),

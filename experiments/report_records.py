@@ -9,8 +9,8 @@ named and not counted.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,11 @@ from numpy.typing import NDArray
 from pyroclaw import metrics
 from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
-from pyroclaw.experiments.compare import BOUNDS, significantly_best
+from pyroclaw.experiments.ablate import ABLATIONS
+from pyroclaw.experiments.compare import BOUNDS
+from pyroclaw.experiments.job import settings_of
 from pyroclaw.experiments.records import read, summarise
+from pyroclaw.experiments.significance import by_seed, significantly_best
 from pyroclaw.models import METHODS
 
 DEFAULT = "default"
@@ -47,16 +50,6 @@ NAMES = {
     "finetune": "fine-tuning (floor)",
     "independent": "independent (ceiling)",
     "joint": "joint (ceiling)",
-}
-ABLATIONS = {  # of CLAW: the paper's three, then ours
-    "max_adaptation-general": "general s (instead of s_t)",
-    "adaptation-always": "always adapted",
-    "adaptation-never": "never adapted",
-    "adapt_input-False": "fixed inputs (not adapted)",
-    "gamma-tied": "tied γ (no noise of its own)",
-    "log_scale-fitted": "fitted KL (instead of exact)",
-    "coordinates-weights": "single weights (steps not along the prior's axes)",
-    "coupling-0.0": "lone layers (not counted together)",
 }
 PROTOCOL_PARTS = re.compile(r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks)-[^_]+)+$")  # of a setting's name
 
@@ -90,10 +83,17 @@ class Setting:
         unknown = [re.search(rf"(?:^|_)({key}-[^_]+)", self.changes) for key in theirs if key not in mine]
         return "_".join([*differ, *(found[1] for found in unknown if found)])
 
+    def outdated(self) -> list[str]:
+        """Names of settings that the benchmark's preset has changed since the run."""
+        if self.method not in METHODS:
+            return []
+        today, used = asdict(settings_of(self.config["protocol"], self.method)), self.config["settings"]
+        return [name for name in used if name in today and used[name] != today[name]]
+
     @property
     def protocol(self) -> str:
         """What differs from the paper's protocol, in words; "" if nothing does."""
-        return "" if self.name == DEFAULT else paper.another_protocol(self.config)
+        return paper.another_protocol(self.config)
 
     def matrix(self) -> NDArray:
         """Accuracies [T, T, R]."""
@@ -101,7 +101,7 @@ class Setting:
 
     def by_seed(self) -> dict[int, float]:
         """Average accuracy after the last task."""
-        return dict(zip(self.summary["seeds"], np.mean(self.summary["test_accuracy"][-1], axis=0), strict=True))
+        return by_seed(self.summary)
 
 
 @dataclass
@@ -119,8 +119,7 @@ class Bench:
     def methods(self) -> list[str]:
         """With a record or a figure in the paper, in a fixed order."""
         reported = {} if self.stand_in else paper.tables().get(self.protocol, {})
-        known = [name for name in METHODS if name in self.main or name in reported]
-        return known + sorted(set(self.main) - set(known))
+        return ordered([*self.main, *reported])
 
     def reported(self, method: str) -> tuple[float, float] | None:
         """The paper's accuracy; it has none on a stand-in."""
@@ -137,6 +136,12 @@ class Bench:
     def best(self) -> str | None:
         """The method that is significantly better than each other one; or None."""
         return best_by_seed({name: one.by_seed() for name, one in self.main.items() if name not in BOUNDS})
+
+
+def ordered(methods: Iterable[str]) -> list[str]:
+    """Each once, in the order of the registry; those that are not in it at the end."""
+    places = {name: place for place, name in enumerate(METHODS)}
+    return sorted(set(methods), key=lambda name: (places.get(name, len(places)), name))
 
 
 def best_by_seed(scores: Mapping[str, Mapping[int, float]]) -> str | None:

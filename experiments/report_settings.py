@@ -3,11 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-from scipy.stats import ttest_rel
-
 from pyroclaw import metrics
-from pyroclaw.experiments.compare import BOUNDS, CEILING, LEVEL, SPREAD
+from pyroclaw.experiments.compare import BOUNDS, CEILING
 from pyroclaw.experiments.report_cells import MISSING, Cell, Row, Table
 from pyroclaw.experiments.report_records import (
     Bench,
@@ -17,6 +14,7 @@ from pyroclaw.experiments.report_records import (
     shown,
 )
 from pyroclaw.experiments.report_tables import ours, repetitions
+from pyroclaw.experiments.significance import LEVEL, paired, probability
 from pyroclaw.models import METHODS
 
 COLUMNS = ["average accuracy (%)", "difference to the default", "p", "repetitions"]
@@ -93,15 +91,11 @@ def _compared(settings: Sequence[Setting]) -> list[Row]:
 
 
 def _change(name: str, setting: Setting, usual: Setting | None) -> Row:
-    mine, theirs = setting.by_seed(), usual.by_seed() if usual else {}
-    shared = sorted(mine.keys() & theirs.keys())
-    differences = np.array([mine[seed] - theirs[seed] for seed in shared])
-    test = len(shared) > 1 and np.ptp(differences) >= SPREAD  # else it has no answer
-    p = ttest_rel([mine[seed] for seed in shared], [theirs[seed] for seed in shared]).pvalue if test else None
+    differences, p = paired(setting.by_seed(), usual.by_seed() if usual else {})
     return [
         Cell(name),
         ours(setting),
-        Cell(mean_and_error(differences, 100), setting.folder) if shared else MISSING,
-        Cell(f"{p:.3f}" if p >= 0.001 else "< 0.001", setting.folder) if p is not None else MISSING,
+        Cell(mean_and_error(differences, 100), setting.folder) if len(differences) else MISSING,
+        Cell(probability(p), setting.folder) if p is not None else MISSING,
         repetitions(setting),
     ]

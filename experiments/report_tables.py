@@ -1,14 +1,16 @@
 """The tables of a report that the paper has too: accuracy, with its ceiling, and run time."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pyroclaw import metrics
 from pyroclaw.experiments import paper
-from pyroclaw.experiments.compare import BOUNDS, CEILING, LEVEL
+from pyroclaw.experiments.compare import BOUNDS, CEILING
 from pyroclaw.experiments.report_cells import MISSING, Cell, Row, Table
-from pyroclaw.experiments.report_records import Bench, Setting, mean_and_error, shown
+from pyroclaw.experiments.report_records import Bench, Setting, mean_and_error, ordered, shown
+from pyroclaw.experiments.significance import LEVEL
 
 BOLD = f"Bold: above every other method measured, by a paired t-test, p = {LEVEL}; floor and ceilings do not count."
 REMARKS = {"split_notmnist": ["The paper's notMNIST is a larger set of images, so this comparison is a rough one."]}
@@ -17,17 +19,16 @@ REMARKS = {"split_notmnist": ["The paper's notMNIST is a larger set of images, s
 def overview(benches: Sequence[Bench]) -> Table:
     """Method by benchmark: ours, and the paper's beside it."""
     measured = [bench for bench in benches if bench.main]
-    methods = list(dict.fromkeys(name for bench in measured for name in bench.methods()))
+    methods = ordered(name for bench in measured for name in bench.methods())
     best = {bench.title: bench.best() for bench in measured}
     rows = []
     for method in [name for name in methods if name not in BOUNDS] + [name for name in methods if name in BOUNDS]:
         row = [Cell(shown(method))]
         for bench in measured:
             setting, figure = bench.main.get(method), bench.reported(method)
-            mine, count = ours(setting, best[bench.title] == method), len(setting.summary["seeds"]) if setting else 0
-            fewer = [f"[{count}]"] if 0 < count < paper.REPETITIONS else []
-            figures = [f"({figure[0]})"] if figure else []
-            row.append(Cell(mine.text, mine.record, mine.bold, " ".join([*fewer, *figures, mine.beside]).strip()))
+            mine = ours(setting, best[bench.title] == method)
+            beside = (fewer(setting), f"({figure[0]})" if figure else "", mine.beside)
+            row.append(Cell(mine.text, mine.record, mine.bold, " ".join(filter(None, beside))))
         rows.append(row)
     caption = (
         f"Average test accuracy over all tasks after the last one, %, mean ± standard error of {paper.REPETITIONS} "
@@ -76,8 +77,11 @@ def last_two(benches: Sequence[Bench]) -> Table:
         setting = bench.main.get(name)
         averages = metrics.average_accuracy(setting.matrix()) if setting else np.zeros((0, 0))
         before = None if bench.stand_in else paper.accuracy_before_last(bench.protocol, name)
-        earlier = Cell(mean_and_error(averages[-2], 100), setting.folder) if setting and len(averages) > 1 else MISSING
-        return [_reported(before), earlier, _reported(bench.reported(name)), ours(setting)]
+        earlier, last = MISSING, ours(setting)
+        if setting and len(averages) > 1:
+            earlier = Cell(mean_and_error(averages[-2], 100), setting.folder, beside=fewer(setting))
+        last = replace(last, beside=" ".join(filter(None, (fewer(setting), last.beside))))
+        return [_reported(before), earlier, _reported(bench.reported(name)), last]
 
     columns = [
         "method",
@@ -86,7 +90,10 @@ def last_two(benches: Sequence[Bench]) -> Table:
         "paper, last task",
         "ours, last task",
     ]
-    caption = "Average test accuracy after the last two tasks, %, mean ± standard error over repetitions."
+    caption = (
+        f"Average test accuracy after the last two tasks, %, mean ± standard error of {paper.REPETITIONS} repetitions, "
+        "or as many as stand in square brackets."
+    )
     return grouped("table-1", caption, columns, benches, row)
 
 
@@ -131,6 +138,12 @@ def ours(setting: Setting | None, bold: bool = False) -> Cell:
     if setting is None:
         return MISSING
     return Cell(mean_and_error(list(setting.by_seed().values()), 100), setting.folder, bold, setting.note)
+
+
+def fewer(setting: Setting | None) -> str:
+    """The number of repetitions, if it is not the paper's."""
+    count = len(setting.summary["seeds"]) if setting else paper.REPETITIONS
+    return f"[{count}]" if count != paper.REPETITIONS else ""
 
 
 def repetitions(setting: Setting | None) -> Cell:

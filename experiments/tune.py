@@ -13,13 +13,19 @@ benchmarks. What is found are new defaults.
     OUT/studies/BENCHMARK/METHOD-FINGERPRINT/    journal.jsonl, from which a search goes on, and study.json to read
 
 The fingerprint of a study is a hash of space, seeds, preset, budget and data: with another of them it is another study.
+
+Where a run is dear, --tasks and --epochs give each trial a smaller budget, the same for all methods of the call:
+
+python experiments/tune.py --bench cifar100 --methods vcl ewc ltg --trials 8 --replicates 1 --tasks 5
+
+It is named in study.json, in the presets that are written and in the report.
 """
 
 import dataclasses
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +39,7 @@ from rich.console import Console
 
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.errors import InputError, choose
-from pyroclaw.experiments import presets
+from pyroclaw.experiments import paper, presets
 from pyroclaw.experiments.console import View
 from pyroclaw.experiments.found import Found, conclude, progress, table
 from pyroclaw.experiments.job import Common, Job, plan, settings_of, sigint
@@ -79,9 +85,6 @@ class Options(Common):
 
 class Blind(View):
     """A view that does not show test accuracies."""
-
-    def begin(self, steps: int) -> None:
-        self.progress.reset(self.bar, total=steps)
 
     def learned(self, name: str, accuracies: np.ndarray) -> None:
         pass
@@ -140,6 +143,7 @@ def search(
         "seeds": {bench: one.seeds() for bench, one in zip(usual, options.each(), strict=True)},
         "preset": {bench: fingerprint(job.results.config) for bench, job in usual.items()},
     }
+    content = identity | {"budget": {bench: budget(job) for bench, job in usual.items()}}
     name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
     folder = options.out / "studies" / "+".join(usual) / f"{method}-{name}"
     try:
@@ -152,14 +156,25 @@ def search(
                     break
                 trial(study, jobs(values), space, options, view, stop)
                 view.say(progress(method, study.trials, options.trials, space))
-                keep(folder, identity, study)
-            keep(folder, identity, study)  # a kill may have come between journal and file
+                keep(folder, content, study)
+            keep(folder, content, study)  # a kill may have come between journal and file
     except Timeout as error:
         raise InputError(f"the study {folder} is being searched by another process: let it end") from error
     except OSError as error:
         raise InputError(f"--out: {folder} cannot be written ({error.strerror}); name another folder") from error
     # a study may have more trials, from an earlier call: no method is to profit from that
-    return Found(method, folder, study.trials[: options.trials], space)
+    return Found(method, folder, study.trials[: options.trials], space, reduced(usual.values()))
+
+
+def budget(job: Job) -> dict[str, Any]:
+    """What a trial is given on a benchmark, in numbers and, if it is not all of the protocol, in words."""
+    asked = {"tasks": job.bench.task_count, "epochs": job.budget.epochs, "batch_size": job.budget.batch_size}
+    return asked | {"reduced": paper.another_protocol(job.results.config)}
+
+
+def reduced(jobs: Iterable[Job]) -> str:
+    """The budget's difference from the protocol, in words; benchmarks that share a setting may differ in it."""
+    return " / ".join(dict.fromkeys(words for job in jobs if (words := budget(job)["reduced"])))
 
 
 def settings(options: Options, method: str, values: Mapping[str, Any]) -> Any:
@@ -192,14 +207,14 @@ def accuracy(job: Job, options: Options, view: View, stop) -> float:
     return float(np.mean([record["validation_accuracy"][-1] for record in records]))
 
 
-def keep(folder: Path, identity: Mapping[str, Any], study: Study) -> None:
+def keep(folder: Path, content: Mapping[str, Any], study: Study) -> None:
     """study.json: all that can be said about the study."""
     trials = [{"number": one.number, "value": one.value, **one.user_attrs} for one in study.trials]
     best = max(trials, key=lambda one: one["value"])
     searched_by = environment()
     searched_by["versions"]["optuna"] = version("optuna")
-    content = {**identity, "value": "mean validation accuracy after the last task", "best": best["number"]}
-    write_json(folder / "study.json", content | {"trials": trials, "environment": searched_by})
+    result = {"value": "mean validation accuracy after the last task", "best": best["number"]}
+    write_json(folder / "study.json", {**content, **result, "trials": trials, "environment": searched_by})
 
 
 if __name__ == "__main__":

@@ -55,6 +55,8 @@ class Benchmark:
         """The same with its first tasks only, for a smaller budget; each repetition's tasks are those it had."""
         if not 0 < tasks <= len(self.recipe.outlines):
             raise InputError(f"tasks={tasks}, but {self.name} has {len(self.recipe.outlines)}: ask for 1 to that many.")
+        if tasks == len(self.recipe.outlines):
+            return self  # all of them are no smaller budget, and records of one are those of the other
         return replace(self, recipe=replace(self.recipe, first=tasks))
 
     @property

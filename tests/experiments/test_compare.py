@@ -1,10 +1,12 @@
 """Comparing methods: what is on record is not run again, and bold means significant."""
 
+import io
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from pyroclaw.experiments import compare, job
-from pyroclaw.experiments.compare import significantly_best
 
 
 @pytest.fixture
@@ -65,25 +67,57 @@ def test_bad_input_is_one_sentence(data_dir, tmp_path, capsys):
     assert compare.main(arguments(data_dir, tmp_path, "--methods", "clav")) == 2
     error = capsys.readouterr().err
     assert "did you mean claw" in error and error.count("\n") == 1
+    assert compare.main(arguments(data_dir, tmp_path, "--methods")) == 2
+    assert "--methods names none" in capsys.readouterr().err
 
 
-def test_the_best_must_beat_each_rival_seed_by_seed():
-    noise = np.linspace(-0.05, 0.05, 10)
-    ours = 0.9 + noise
-    assert significantly_best({"a": ours, "b": ours - 0.01 + 0.001 * np.cos(np.arange(10))}) == "a"
-    assert significantly_best({"a": ours, "b": ours[::-1] - 0.001}) is None  # higher on average, not by seed
-    assert significantly_best({"a": ours, "b": ours - 0.01, "c": ours[::-1] - 0.001}) is None
-    assert significantly_best({"a": ours, "b": ours - 0.01}) == "a"  # always by the same amount
-    assert significantly_best({"a": ours, "b": ours}) is None
-    assert significantly_best({"a": ours}) is None and significantly_best({"a": [0.9], "b": [0.1]}) is None
-
-
-def test_a_false_bold_is_as_rare_as_its_level():
-    """Two methods that are equally good: with the better one tested one-sidedly, 2 × 5 % of bold are expected."""
-    generator = np.random.default_rng(0)
-    bold = [
-        significantly_best({"a": generator.normal(size=10), "b": generator.normal(size=10)}) is not None
-        for _ in range(2000)
+def test_what_is_to_be_run_is_said_before_it_is(data_dir, tmp_path, capsys):
+    call = [word for word in arguments(data_dir, tmp_path, "--replicates", "2") if word != "--quiet"]
+    assert compare.main([*call, "--methods", "finetune"]) == 0
+    capsys.readouterr()
+    assert compare.main([*call, "--methods", "finetune", "vcl"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(",")[0] for line in lines[2:5]] == [
+        "finetune: 2 on record",
+        "vcl: 2 of 2 to run",
+        "vcl learns",
     ]
-    error = (0.1 * 0.9 / 2000) ** 0.5
-    assert abs(np.mean(bold) - 0.1) < 4 * error
+
+
+def test_one_repetition_has_no_error_and_all_tasks_are_no_reduced_run(data_dir, tmp_path, ran, capsys):
+    call = arguments(data_dir, tmp_path, "--methods", "finetune", "--replicates", "1")
+    assert compare.main(call) == 0
+    table = capsys.readouterr().out
+    assert "±" not in next(line for line in table.splitlines() if line.startswith("finetune"))
+    assert compare.main([*call, "--tasks", "5"]) == 0
+    assert capsys.readouterr().out == table and len(ran) == 1
+    assert compare.main([*call, "--tasks", "4"]) == 0
+    assert "first 4 tasks" in " ".join(capsys.readouterr().out.split()) and len(ran) == 2
+
+
+def summary(accuracy, **changes):
+    """Of three repetitions of two tasks."""
+    noise = np.array([0.0, 0.001, 0.002])
+    rows = [[(accuracy + noise).tolist()] * (t + 1) for t in range(2)]
+    fixed = {"protocol": "split_mnist", "stand_in": False, "seeds": [0, 1, 2], "test_accuracy": rows, "calibration": {}}
+    sizes = {"stored_bytes": [[10, 20]], "parameters": [[5, 5]], "train_seconds": [[1.0, 1.0]], "summary": [[{}]]}
+    return fixed | sizes | changes
+
+
+def printed(table):
+    """Rows of the table by their first word, where there is neither colour nor bold."""
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table)
+    return {line.split()[0]: line.split() for line in console.file.getvalue().splitlines() if line.split()}
+
+
+def test_the_best_is_starred_where_there_is_no_bold():
+    found = {"claw": summary(0.9), "vcl": summary(0.8), "independent": summary(0.99)}
+    rows = printed(compare.table(found, "split_mnist"))
+    assert rows["claw"][1:4] == ["99.1±0.2", "90.10±0.06*", "99.10"]
+    assert rows["vcl"][2] == "80.10±0.06" and rows["independent"][2] == "99.10±0.06"  # ceilings do not compete
+
+
+def test_a_stand_in_has_no_figure_of_the_paper():
+    rows = printed(compare.table({"claw": summary(0.9, stand_in=True)}, "split_digits"))
+    assert rows["claw"][1] == "–"

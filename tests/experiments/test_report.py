@@ -1,5 +1,6 @@
 """The report shows what the records say, names what is missing, and is a page that every browser can read."""
 
+import dataclasses
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from pyroclaw.experiments import report
+from pyroclaw.experiments import presets, report
 from pyroclaw.experiments.records import Results, read, summarise
 from pyroclaw.inference.sequence import Learned
+from pyroclaw.models import METHODS
 
 OWN = {"beta": 0.1, "gamma": "tied", "adaptation": "learned"}
 CONFIG = {
@@ -26,6 +28,7 @@ CONFIG = {
     "net": {"kind": "mlp", "hidden": (3, 3)},
     "heads": "multi",
 }
+NOTMNIST = {"protocol": "split_notmnist", "batch_size": 256}
 VOID = {"meta", "img", "br"}
 
 
@@ -55,9 +58,9 @@ def folders(tmp_path_factory):
         "ceiling": store(out, "independent", [0.99 + x for x in noise]),
         "never": store(out, "claw", [0.93, 0.92], setting="adaptation-never", settings=OWN | {"adaptation": "never"}),
         "softer": store(out, "claw", [0.94], setting="beta-0.2", settings=OWN | {"beta": 0.2, "gamma": "mean-field"}),
-        "lone": store(out, "claw", [0.9], bench="split_notmnist", protocol="split_notmnist"),
-        "broken": store(out, "ewc", [0.1], bench="split_notmnist", protocol="split_notmnist", finished=2),
-        "glyphs": store(out, "claw", [0.6, 0.7], bench="split_glyphs", protocol="split_notmnist", stand_in=True),
+        "lone": store(out, "claw", [0.9], bench="split_notmnist", **NOTMNIST),
+        "broken": store(out, "ewc", [0.1], bench="split_notmnist", **NOTMNIST, finished=2),
+        "glyphs": store(out, "claw", [0.6, 0.7], bench="split_glyphs", **NOTMNIST, stand_in=True),
     }
     return {"results": out, **made}
 
@@ -117,7 +120,7 @@ def test_numbers_are_those_of_the_records(made, folders):
 def test_tables_1_and_2_calibration_memory_and_ablations(made, folders):
     rows = Page(made[0]).rows
     before = 100 * (np.mean([0.97, 0.971, 0.969, 0.972]) - 0.005)
-    assert ["CLAW", "99.2 ± 0.2", f"{before:.2f} ± 0.06", "99.1 ± 0.2", "96.05 ± 0.06"] in rows
+    assert ["CLAW", "99.2 ± 0.2", f"{before:.2f} ± 0.06 [4]", "99.1 ± 0.2", "96.05 ± 0.06 [4]"] in rows
     assert ["CLAW", f"{649 / 637:.2f}", "1.00", "649", "4"] in rows  # 3 tasks of 6 s for a plate of four: 4.5 s
     measures = summarise(read(folders["claw"]))["calibration"]["samples"]
     ece, nll, brier = (np.mean(measures[name][-1]) for name in ("ece", "nll", "brier"))
@@ -185,6 +188,52 @@ def test_reduced_runs_are_compared_among_themselves_only(tmp_path):
     assert next(row for row in page.rows if row[0] == "VCL" and len(row) == 5)[2] == "–"  # not in the main table
 
 
+def test_a_row_with_other_settings_than_the_preset_is_called_so(tmp_path, monkeypatch):
+    """A search may have put others into the preset since."""
+    monkeypatch.setattr(presets, "FOLDER", tmp_path / "presets")
+    presets.FOLDER.mkdir()
+    usual = dataclasses.asdict(METHODS["ewc"].settings())
+    store(tmp_path / "results", "ewc", [0.9, 0.91], settings=usual)
+    arguments = ["--results", str(tmp_path / "results"), "--out", str(tmp_path / "report.html")]
+    said = []
+    for preset in ("", "[ewc]\nlam = 7\nlr = 0.5\n"):
+        (presets.FOLDER / "split_mnist.toml").write_text(preset)
+        assert report.main(arguments) == 0
+        said.append("the preset has changed since: EWC (lam, lr)" in (tmp_path / "report.html").read_text())
+    assert said == [False, True]
+
+
+def test_a_name_does_not_make_a_reduced_run_a_whole_one(tmp_path):
+    """What a run was is in its configuration, whatever its folder is called."""
+    store(tmp_path / "results", "claw", [0.9, 0.91], tasks=3)
+    store(tmp_path / "results", "vcl", [0.8, 0.82], epochs=1.0)
+    assert report.main(["--results", str(tmp_path / "results"), "--out", str(tmp_path / "report.html")]) == 0
+    rows = Page((tmp_path / "report.html").read_text()).rows
+    assert ["split MNIST: first 3 tasks"] in rows and ["split MNIST: 1 epoch"] in rows
+    assert not [row for row in rows if row[0] == "method" and "paper" in row]
+
+
+def test_a_benchmark_has_a_column_once_there_is_a_whole_run(tmp_path):
+    """Also where few methods were measured: the others have the paper's figure, and a dash."""
+    omniglot = {"bench": "omniglot", "protocol": "omniglot", "epochs": 15.0, "batch_size": 256}
+    store(tmp_path / "results", "claw", [0.9, 0.91])
+    store(tmp_path / "results", "claw", [0.8], setting="tasks-3", tasks=3, **omniglot)
+    page = tmp_path / "README.md"
+    arguments = ["--results", str(tmp_path / "results"), "--out", str(tmp_path / "report.html"), "--into", str(page)]
+    tables = []
+    for method in (None, "claw", "independent"):
+        if method:
+            store(tmp_path / "results", method, [0.7, 0.75, 0.72], **omniglot)
+        page.write_text("<!-- made by experiments/report.py -->\n<!-- end -->\n")
+        assert report.main(arguments) == 0
+        lines = [line.split("|")[1:-1] for line in page.read_text().splitlines() if line.startswith("|")]
+        tables.append({cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines})
+    assert tables[0]["method"] == ["split MNIST"] and tables[1]["method"] == ["split MNIST", "Omniglot"]
+    assert tables[1]["CLAW"][1].startswith("[71.33 ± 1.45](") and tables[1]["CLAW"][1].endswith("*[3] (84.6)*")
+    assert tables[1]["EWC"] == ["– *(94.2)*", "– *(77.3)*"]
+    assert "independent (ceiling)" not in tables[1] and tables[2]["independent (ceiling)"][0] == "–"
+
+
 def test_what_lies_above_the_ceiling_is_named(made):
     text = Page(made[0]).text
     line = "Figures of the paper above the ceiling of its own net, 98.05 ± 0.06 (each task trained alone): "
@@ -211,7 +260,7 @@ def test_a_stand_in_has_a_name_of_its_own_and_no_figure_of_the_paper(made):
         "own <data> & more (0123)",
         "MLP, hidden 3-3",
         "multi heads",
-        "10 epochs of batches of 128",
+        "10 epochs of batches of 256",
     ] in page.rows
     overview = next(row for row in page.rows if row[0] == "method")
     assert overview == ["method", "split MNIST", "split notMNIST", title]

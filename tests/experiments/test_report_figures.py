@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pyroclaw.experiments import report_figures as figures
-from pyroclaw.experiments.report_records import ABLATIONS, NAMES, Bench, Setting, mean_and_error
+from pyroclaw.experiments.ablate import ABLATIONS
+from pyroclaw.experiments.report_records import NAMES, Bench, Setting, mean_and_error
 from pyroclaw.models import METHODS
 
 GENERATOR = np.random.default_rng(0)

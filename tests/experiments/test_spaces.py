@@ -1,6 +1,7 @@
 """What is searched: every method has a space, and a bad one is refused."""
 
 import dataclasses
+import math
 from typing import get_type_hints
 
 import pytest
@@ -18,6 +19,12 @@ def test_every_method_has_a_space_of_its_settings(method):
         values = dimension.get("choices") or [dimension["low"], dimension["high"]]
         assert all(type(value) is types[name] for value in values)
     assert spaces.contains(space, dataclasses.asdict(METHODS[method].settings()))  # so is what is usual
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if "initial_log_variance" in spaces.space(name)])
+def test_noise_may_start_below_the_weights_of_a_convolution(method):
+    """Their variance is 2 / fan-in: 576 inputs in the nets of 64 filters."""
+    assert math.exp(spaces.space(method)["initial_log_variance"]["low"]) < 2 / 576 / 100
 
 
 @pytest.mark.parametrize(

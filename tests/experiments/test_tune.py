@@ -174,6 +174,22 @@ def test_every_method_has_as_many_trials(tmp_path, invented, capsys):
     assert row.split()[2:] == [f"{100 * first:.2f}", f"{100 * math.exp(-0.5 / 9):.2f}", "5", "0"]
 
 
+def test_a_smaller_budget_is_the_same_for_all_and_named_everywhere(tmp_path, data_dir, no_presets, capsys):
+    preset = no_presets / "split_notmnist.toml"
+    preset.write_text("[finetune]\nlr = 1e-8  # bad\n")
+    reduced = ["--epochs", 3, "--batch-size", 8, "--tasks", 2, "--replicates", 1, "--trials", 3, "--data-dir", data_dir]
+    assert call(tmp_path / "runs", *reduced, "--methods", "finetune", "ewc", "--write-presets") == 0
+    words = "first 2 tasks, 3 epochs, batches of 8"
+    budget = {"tasks": 2, "epochs": 3.0, "batch_size": 8, "reduced": words}
+    found = studies(tmp_path / "runs")
+    assert [found[name]["budget"] for name in ("finetune", "ewc")] == [{"split_notmnist": budget}] * 2
+    records = [json.loads(path.read_text()) for path in (tmp_path / "runs/split_notmnist").rglob("results.json")]
+    assert {record["tasks"] for record in records} == {2}
+    assert f"trials with {words}" in " ".join(capsys.readouterr().out.split())
+    changed = [name for name, study in found.items() if study["best"]]
+    assert "finetune" in changed and preset.read_text().count(f", with {words}, study") == len(changed)
+
+
 def test_a_space_smaller_than_the_trials_is_tried_out(tmp_path, invented, monkeypatch, capsys):
     monkeypatch.setattr(spaces, "FILE", tmp_path / "spaces.toml")
     spaces.FILE.write_text("[ewc]\nlam = { choices = [1.0, 100.0, 1e4] }\nlr = { choices = [1e-3, 1e-2] }\n")
