@@ -42,6 +42,8 @@ class Common:
     """Passes over each task's training data; if not given, the paper's number."""
     batch_size: int | None = None
     """Examples a step; if not given, the paper's number."""
+    average: float | None = None
+    """End a task with the mean of this share of its SVI steps, the last ones; if not given, the method's own share."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
     data_dir: Path | None = None
@@ -72,6 +74,8 @@ class Common:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InputError(f"--{name.replace('_', '-')} is {value}, but must be above 0")
+        if self.average is not None and not 0 <= self.average <= 1:
+            raise InputError(f"--average is {self.average}, but must be from 0 to 1: it is a share of a task's steps")
         for name in ("seed", "samples", "checkpoint"):
             if getattr(self, name) < 0:
                 raise InputError(f"--{name} is {getattr(self, name)}, but must be 0 or above")
@@ -195,7 +199,7 @@ class Job:
 
 def plan(common: Common, bench: Benchmark, method: str, settings: Any, device: torch.device) -> Job:
     """The job, and the place of its records."""
-    budget = Budget(float(common.epochs or bench.epochs), common.batch_size or bench.batch_size)
+    budget = Budget(float(common.epochs or bench.epochs), common.batch_size or bench.batch_size, common.average)
     config = {
         "bench": bench.title,
         "protocol": bench.name,
@@ -218,6 +222,9 @@ def plan(common: Common, bench: Benchmark, method: str, settings: Any, device: t
     if bench.recipe.first:
         config["tasks"] = used["tasks"] = bench.task_count
         protocol["tasks"] = None
+    if common.average is not None:
+        config["averaged"] = used["averaged"] = common.average
+        protocol["averaged"] = None
     setting = presets.setting_name(settings, settings_of(common.bench, method), protocol, used)
     results = Results(common.out, setting, config, bench.task_count)
     return Job(bench, METHODS[method], settings, budget, device, results, common.checkpoint)

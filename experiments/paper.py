@@ -54,6 +54,8 @@ def another_protocol(config: Mapping[str, Any]) -> str:
         words.append(f"{config['epochs']:g} epoch{'s' * (config['epochs'] != 1)}")
     if usual and config["batch_size"] != usual.batch_size:
         words.append(f"batches of {config['batch_size']}")
+    if "averaged" in config:
+        words.append(f"mean of the last {config['averaged']:.0%} of steps")
     if config.get("split", "image") != "image":
         words.append(f"split by {config['split']}")
     if not config.get("augment", True):

@@ -29,13 +29,14 @@ from pyroclaw.inference.sequence import Learned
 VERSIONED = ("pyroclaw", "pyro-ppl", "torch", "torchvision", "numpy")
 SAME = ("bench", "protocol", "method", "data_source", "stand_in")  # of all records of a folder
 IDENTITY = ("protocol", "method", "settings", "data", "split", "augment", "epochs", "batch_size", "net", "heads")
+IF_GIVEN = ("tasks", "averaged")  # belong to the identity where they are not left to benchmark and method
 FINISHED, UNFINISHED = "results.json", "unfinished.json"
 WINDOWS = 50  # means that a task's ELBO is kept as
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
     """A hash of what decides the result of a run, but for its seed."""
-    keys = (*IDENTITY, "tasks") if "tasks" in config else IDENTITY  # only where it is not all of them
+    keys = (*IDENTITY, *(key for key in IF_GIVEN if key in config))
     identity = json.dumps({key: config[key] for key in keys}, sort_keys=True)
     return hashlib.sha256(identity.encode()).hexdigest()[:8]
 

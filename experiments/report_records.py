@@ -51,7 +51,9 @@ NAMES = {
     "independent": "independent (ceiling)",
     "joint": "joint (ceiling)",
 }
-PROTOCOL_PARTS = re.compile(r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks)-[^_]+)+$")  # of a setting's name
+PROTOCOL_PARTS = re.compile(
+    r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks|averaged)-[^_]+)+$"
+)  # of a setting's name
 
 
 @dataclass(frozen=True)

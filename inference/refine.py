@@ -73,7 +73,7 @@ class WithCoreset(Classifier):
         last = twin.carried()
         twin.priors = {name: self.prior(name, last[name]) for name in self.sites(index)}
         task = Task(f"coreset {index + 1}", 0, size, coreset, coreset, coreset)  # type: ignore[arg-type]
-        budget = Budget(training.budget.epochs, min(training.budget.batch_size, size))
+        budget = training.budget._replace(batch_size=min(training.budget.batch_size, size))
         fit(twin, task, budget, training.streams(f"refine {index}"), stop=training.stop)
         twin.priors = {}  # an answer needs none, and there is a copy for each task
         return twin

@@ -65,7 +65,8 @@ def fit(
             step, trace = kept["step"], list(kept["trace"])
     for phase, end in zip(phases, _ends(phases, steps), strict=True):
         optimiser, trained = torch.optim.Adam(phase.groups, betas=BETAS, fused=True), _parameters(phase)
-        average, averaged = Average(trained), max(start, end - round(phase.average * steps))
+        share = budget.average if budget.average is not None and phase is phases[-1] else phase.average
+        average, averaged = Average(trained), max(start, end - round(share * steps))
         if kept is not None and start < step < end:
             optimiser.load_state_dict(optimiser.state_dict() | {"state": kept["adam"]})
         if kept is not None and start < step <= end:  # after the last step too: what is kept is not settled

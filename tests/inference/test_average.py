@@ -24,10 +24,10 @@ class Watched(Claw):
         super().end_task(task, training)
 
 
-def learned(bench, **settings):
+def learned(bench, averaged=None, **settings):
     claw = Watched(make_net(bench.net, bench.input_shape), bench.heads, Streams([0], "init"), Settings(**settings))
     task = bench.tasks([0])[0]
-    claw.learn(0, task, Training(Budget(4, 16), lambda purpose: _streams([0], 0, "cpu", purpose)))
+    claw.learn(0, task, Training(Budget(4, 16, averaged), lambda purpose: _streams([0], 0, "cpu", purpose)))
     return claw
 
 
@@ -56,6 +56,12 @@ def test_a_task_ends_with_the_mean_of_its_last_steps(toy, share):
     assert torch.allclose(claw.ended, torch.stack(claw.seen[-count:]).mean(0), rtol=1e-5, atol=1e-7)
     if share == 1.0:
         assert not torch.allclose(claw.ended, claw.seen[-1], rtol=1e-2)
+
+
+def test_the_budget_may_ask_for_another_share(toy):
+    asked, own = learned(toy, 0.5, average=0.0), learned(toy, average=0.5)
+    assert torch.equal(asked.ended, own.ended)
+    assert torch.equal(learned(toy, 0.0, average=0.5).ended, learned(toy, average=0.0).ended)
 
 
 def test_iterates_of_a_constant_rate_scatter_and_their_mean_does_not():
