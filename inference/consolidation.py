@@ -14,11 +14,13 @@ gradients of what leaves it,
 (Martens & Grosse 2015). Positions of a convolution count as examples of their own (Grosse & Martens 2016). But
 gradients at different positions of an image are correlated, and the square of their sum is larger than the sum of their
 squares: a convolution's product is scaled to the trace of the matrix itself, Σ_n ‖∇_n‖² over gradients ∇_n of single
-examples. It comes from the same backward passes, as the expectation of ‖Σ_n r_n ∇_n‖² with random signs r_n.
+examples. It comes from the same backward passes, as the expectation of ‖Σ_n r_n ∇_n‖² with random signs r_n, over
+groups of examples: the smaller they are, the more of them are averaged.
 
-The label's expectation is exact up to ten classes, beyond that from ten draws. T = 1 is the likelihood itself. Once a
-task is learned with confidence π is nearly 0 or 1, so that its curvature vanishes although what it learned can be lost;
-T > 1 measures how the *softened* predictions change, as distillation does (scaled by T², as there).
+H is taken exactly up to ten classes, beyond that from two random vectors for each example, whose outer product has the
+expectation H. T = 1 is the likelihood itself. Once a task is learned with confidence π is nearly 0 or 1, so that its
+curvature vanishes although what it learned can be lost; T > 1 measures how the *softened* predictions change, as
+distillation does (scaled by T², as there).
 
 Λ_t stays one Kronecker product: the best approximation of the sum of two by one is a rank-one problem with a solution
 in closed form (:func:`merged`), so that what is stored does not grow with the tasks.
@@ -31,14 +33,16 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.grad import conv2d_weight
 
-from pyroclaw.convolutions import KERNEL
+from pyroclaw.convolutions import columns, weight_gradient
 from pyroclaw.data.part import Part
-from pyroclaw.inference.fisher import CHUNK, Taps, draw, some_examples
+from pyroclaw.inference.fisher import CHUNK, Taps, some_examples
+from pyroclaw.products import product
 from pyroclaw.streams import Streams
 
-DRAWS = 10  # labels that the expectation is taken over, where there are more classes
+EXACT = 10  # classes up to which H is exact
+PROBES = 2  # random vectors in its place, where there are more
+GROUP = 32  # examples whose gradients are added up with random signs
 RIDGE = 1e-4  # added to a factor's diagonal, as a share of its mean: pixels that are never on leave A singular
 TINY = torch.finfo(torch.float64).tiny  # where a task is learned with full confidence, precisions are 0
 BLOCK = 128  # columns of a product of matrices that is known to be symmetric
@@ -80,29 +84,29 @@ def curvature(
     """
     names = {id(weight): name for name, weight in weights.items()}
     positions, counts = some_examples(train, streams, examples)
-    zero, sums = torch.zeros((), device=streams.device), dict[str, tuple[Tensor, Tensor]]()
-    traces: dict[str, Tensor] = {}
+    zero = torch.zeros((), device=streams.device)
+    entering, leaving, traces = (dict[str, Tensor]() for _ in range(3))
     for chunk in torch.arange(positions.shape[1], device=streams.device).split(CHUNK):
         x, _ = train.batch(positions[:, chunk])
         valid = (chunk < counts[:, None]).to(x.dtype)
-        with torch.enable_grad(), _Leaves(names) as taps:
+        with torch.enable_grad(), _Leaving(names) as taps:
             logits = forward(x)
         seeds = _seeds(logits.detach() / temperature, streams) * valid[:, None, :, None]
         shared = [name for name in weights if taps.inputs[name].dim() > 3]
         if shared:
             seeds = seeds * streams.normal(*valid.shape).sign()[:, None, :, None]
-        leaves = [taps.leaves[name] for name in weights]
-        by_seed = [torch.autograd.grad(logits, leaves, seed, retain_graph=True) for seed in seeds.unbind(1)]
-        for name, *own in zip(weights, *by_seed, strict=True):
-            a, g = sums.get(name, (zero, zero))
-            entering, leaving = taps.inputs[name].detach(), (_gram(_columns(slope)) for slope in own)
-            sums[name] = a + _entering(entering, valid), g + sum(leaving, start=zero)
-            if name in shared:
-                traces[name] = sum((_squared_sum(entering, slope) for slope in own), start=traces.get(name, zero))
+        for name in weights:
+            entering[name] = entering.get(name, zero) + _entering(taps.inputs[name].detach(), valid)
+        for seed in seeds.unbind(1):  # one at a time: slopes are as large as all maps of the net
+            slopes = torch.autograd.grad(logits, [taps.outputs[name] for name in weights], seed, retain_graph=True)
+            for name, slope in zip(weights, slopes, strict=True):
+                leaving[name] = leaving.get(name, zero) + _gram(slope.movedim(2, -1).flatten(1, -2).mT)
+                if name in shared:
+                    traces[name] = traces.get(name, zero) + _squared_sum(taps.inputs[name].detach(), slope)
     size, taken = (one.view(-1, 1, 1) for one in (torch.tensor(train.sizes, device=counts.device), counts))
     found = {}
-    for name, (a, g) in sums.items():
-        mean = a / (taken * math.prod(taps.inputs[name].shape[3:]))
+    for name, g in leaving.items():
+        mean = entering[name] / (taken * math.prod(taps.inputs[name].shape[3:]))
         if name in traces:
             g = g * (traces[name].view(-1, 1, 1) / _trace(Precision(mean, g)).clamp_min(TINY)).to(g)
         found[name] = Precision(mean.unsqueeze(1), (g * (size / taken)).unsqueeze(1))
@@ -116,12 +120,14 @@ def _seeds(logits: Tensor, streams: Streams) -> Tensor:
     S_j = Σ_{i ≥ j} π_i,
 
         s_j = √(π_j S_{j+1} / S_j) (e_j - Σ_{i > j} π_i / S_{j+1} e_i).
+
+    Another has one for each class, √π_j (e_j - π). These added up with random signs r are √π ∘ r - (√π · r) π.
     """
     pi = logits.softmax(-1)
     classes = pi.shape[-1]
-    if classes > DRAWS:
-        labels = torch.stack([draw(logits, streams) for _ in range(DRAWS)], dim=1)
-        return (F.one_hot(labels, classes) - pi.unsqueeze(1)) / DRAWS**0.5
+    if classes > EXACT:
+        roots = streams.normal(len(pi), PROBES, *pi.shape[1:]).sign() * pi.sqrt().unsqueeze(1)
+        return (roots - roots.sum(-1, keepdim=True) * pi.unsqueeze(1)) / PROBES**0.5
     tails = pi.flip(-1).cumsum(-1).flip(-1).clamp_min(torch.finfo(pi.dtype).tiny).mT.unsqueeze(-1)  # S [R, C, B, 1]
     here, after = tails[:, :-1], tails[:, 1:]
     own, later = (torch.ones(classes, classes, device=pi.device).triu(k)[:-1, None] for k in (0, 1))
@@ -131,42 +137,31 @@ def _seeds(logits: Tensor, streams: Streams) -> Tensor:
 def _entering(inputs: Tensor, valid: Tensor) -> Tensor:
     """Σ a aᵀ [R, fan-in + 1, fan-in + 1] of what enters a linear map, at each position, with 1 for the bias."""
     if inputs.dim() == 3:
-        return _gram(F.pad(inputs, (0, 1), value=1.0) * valid.unsqueeze(-1))
-    # patches with channels last in memory, one replicate at a time: they are nine times as large as what they are of
-    found = torch.cat([_gram(_patches(own, mask)) for own, mask in zip(inputs, valid, strict=True)])
-    rows = torch.arange(found.shape[-1] - 1, device=found.device).unflatten(0, (KERNEL**2, -1)).T.flatten()
-    rows = F.pad(rows, (0, 1), value=len(rows))
-    return found[:, rows[:, None], rows]
+        return _gram((F.pad(inputs, (0, 1), value=1.0) * valid.unsqueeze(-1)).mT.contiguous())
+    # one replicate at a time: patches are nine times as large as what they are of
+    return torch.cat([_gram(_patches(own, mask)) for own, mask in zip(inputs, valid, strict=True)])
 
 
 def _patches(images: Tensor, valid: Tensor) -> Tensor:
-    """Rows [1, n, 9C + 1] of one replicate, tap by tap."""
-    height, width = images.shape[2:]
-    valid = valid[:, None, None, None]
-    padded = F.pad(images.movedim(1, -1) * valid, (0, 0, *[KERNEL // 2] * 4))
-    taps = [padded[:, y : y + height, x : x + width] for y in range(KERNEL) for x in range(KERNEL)]
-    return torch.cat([*taps, valid.expand(-1, height, width, -1)], dim=-1).flatten(0, 2).unsqueeze(0)
+    """Columns [1, 9C + 1, n] of one replicate."""
+    found = columns((images * valid[:, None, None, None]).contiguous())
+    found[-1] = valid.repeat_interleave(math.prod(images.shape[2:]))
+    return found.unsqueeze(0)
 
 
 def _gram(rows: Tensor) -> Tensor:
-    """rowsᵀ rows, of which the blocks below the diagonal are mirrored, not computed."""
-    width = rows.shape[-1]
+    """rows · rowsᵀ, of which the blocks below the diagonal are mirrored, not computed."""
+    width, multiply = rows.shape[1], product if rows.is_contiguous() else torch.bmm  # oneDNN would copy columns first
     found = rows.new_zeros(len(rows), width, width)
     for i in range(0, width, BLOCK):
-        found[:, i : i + BLOCK, i:] = rows[:, :, i : i + BLOCK].mT @ rows[:, :, i:]
+        found[:, i : i + BLOCK, i:] = multiply(rows[:, i : i + BLOCK], rows[:, i:].mT)
     return found.triu() + found.triu(1).mT
 
 
-def _columns(slope: Tensor) -> Tensor:
-    """Gradients of what leaves a linear map as rows [R, n, units]."""
-    return slope.movedim(2, -1).flatten(1, -2)
-
-
 def _squared_sum(entering: Tensor, slope: Tensor) -> Tensor:
-    """‖Σ a δᵀ‖² [R] over examples and positions of a convolution, the bias's input being 1."""
-    shape = slope.shape[2], entering.shape[2], KERNEL, KERNEL
-    filters = [conv2d_weight(a, shape, own, padding=KERNEL // 2) for a, own in zip(entering, slope, strict=True)]
-    return torch.stack(filters).square().flatten(1).sum(1) + slope.sum((1, 3, 4)).square().sum(1)
+    """Σ ‖Σ a δᵀ‖² [R] over groups of examples, and in them over examples and positions; the bias's input is 1."""
+    groups = zip(entering.split(GROUP, dim=1), slope.split(GROUP, dim=1), strict=True)
+    return torch.stack([weight_gradient(*own).square().sum((1, 2)) for own in groups]).sum(0)
 
 
 def merged(first: Precision, second: Precision) -> Precision:
@@ -199,18 +194,17 @@ def _ridged(factor: Tensor) -> Tensor:
     return factor + RIDGE * mean * torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
 
 
-class _Leaves(Taps):
-    """Adds a leaf of zeros to what leaves each linear map, to differentiate by."""
+class _Leaving(Taps):
+    """Notes what leaves each linear map, to differentiate by."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
         super().__init__(names, {})
-        self.leaves: dict[str, Tensor] = {}
+        self.outputs: dict[str, Tensor] = {}
 
     def _tap(self, msg) -> None:
         super()._tap(msg)
-        name = self.names[id(msg["args"][1])]
-        self.leaves[name] = torch.zeros_like(msg["value"]).requires_grad_(True)
-        msg["value"] = msg["value"] + self.leaves[name]
+        value = msg["value"]
+        self.outputs[self.names[id(msg["args"][1])]] = value if value.requires_grad else value.requires_grad_()
 
     _pyro_post_affine = _tap
     _pyro_post_convolution = _tap

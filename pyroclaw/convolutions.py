@@ -15,9 +15,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.grad import conv2d_input
+from torch.nn.grad import conv2d_input, conv2d_weight
 
-from pyroclaw.products import joined, product
+from pyroclaw.products import product
 
 KERNEL = 3
 FEW = 16  # channels up to which the product is faster
@@ -29,8 +29,12 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
     >>> convolve(torch.ones(2, 5, 3, 8, 8), torch.ones(2, 28, 7)).shape
     torch.Size([2, 5, 7, 8, 8])
     """
-    few = x.shape[2] <= FEW and x.device.type == "cpu"
-    return _FewChannels.apply(x, weight) if few else _convolve(x, weight)
+    return _FewChannels.apply(x, weight) if _few(x) else _convolve(x, weight)
+
+
+def weight_gradient(x: Tensor, slope: Tensor) -> Tensor:
+    """∂W [R, 9C + 1, out] from inputs and ∂y [R, B, out, H, W]."""
+    return torch.stack([_by_product(*own) if _few(x) else _by_torch(*own) for own in zip(x, slope, strict=True)])
 
 
 def columns(images: Tensor) -> Tensor:
@@ -65,6 +69,20 @@ def _filters(rows: Tensor) -> Tensor:
     return rows.unflatten(1, (-1, KERNEL, KERNEL)).contiguous(memory_format=torch.channels_last)
 
 
+def _few(x: Tensor) -> bool:
+    return x.shape[2] <= FEW and x.device.type == "cpu"
+
+
+def _by_product(images: Tensor, slope: Tensor) -> Tensor:
+    return product(columns(images).unsqueeze(0), slope.movedim(1, -1).flatten(0, -2).unsqueeze(0)).squeeze(0)
+
+
+def _by_torch(images: Tensor, slope: Tensor) -> Tensor:
+    shape = slope.shape[1], images.shape[1], KERNEL, KERNEL
+    filters = conv2d_weight(images, shape, slope, padding=KERNEL // 2)
+    return torch.cat([filters.flatten(1), slope.sum((0, 2, 3)).unsqueeze(1)], dim=1).mT
+
+
 class _FewChannels(torch.autograd.Function):
     generate_vmap_rule = True  # a convolution is vmapped as any other operation
 
@@ -85,7 +103,5 @@ class _FewChannels(torch.autograd.Function):
             pairs = zip(by, grad, strict=True)
             to_x = torch.stack([conv2d_input(x.shape[1:], *pair, padding=KERNEL // 2) for pair in pairs])
         if ctx.needs_input_grad[1]:
-            slopes = grad.movedim(2, -1).flatten(1, -2)
-            pairs = zip(x, slopes, strict=True)
-            to_weight = joined([product(columns(own).unsqueeze(0), slope.unsqueeze(0)) for own, slope in pairs])
+            to_weight = weight_gradient(x, grad)
         return to_x, to_weight

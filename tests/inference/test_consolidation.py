@@ -85,16 +85,28 @@ def test_the_seeds_are_a_factor_of_the_curvature_of_the_logits(spread):
 def test_a_product_that_is_symmetric_is_computed_by_half(monkeypatch):
     monkeypatch.setattr(consolidation, "BLOCK", 3)
     rows = torch.randn(2, 5, 8)
-    torch.testing.assert_close(consolidation._gram(rows), rows.mT @ rows)
+    torch.testing.assert_close(consolidation._gram(rows), rows @ rows.mT)
+    torch.testing.assert_close(consolidation._gram(rows.mT), rows.mT @ rows)
 
 
-def test_drawn_labels_have_the_exact_expectation(monkeypatch, given):
+@pytest.mark.parametrize("spread", [1.0, 300.0])
+def test_random_seeds_have_the_curvature_of_the_logits_as_expectation(monkeypatch, spread):
+    monkeypatch.setattr(consolidation, "PROBES", 20000)
+    logits = spread * torch.randn(2, 3, 12)
+    seeds, pi = consolidation._seeds(logits, Streams([0, 1], "c")), logits.softmax(-1)
+    products = 20000 * seeds.unsqueeze(-1) * seeds.unsqueeze(-2)
+    expected = torch.diag_embed(pi) - pi.unsqueeze(-1) * pi.unsqueeze(-2)
+    error = products.std(1) / 20000**0.5
+    assert ((products.mean(1) - expected).abs() <= 5 * error + 1e-6).all()
+
+
+def test_random_seeds_give_the_exact_expectation(monkeypatch, given):
     x, head = torch.randn(1, 4000, 2), torch.randn(1, 1, 3, 3)
     arguments = lambda x: affine(x, head), {"head": head}, given(x, [4000]), Streams([0], "c"), 0, 1.0
     exact = curvature(*arguments)["head"].columns[0, 0]
-    monkeypatch.setattr(consolidation, "DRAWS", 2)
+    monkeypatch.setattr(consolidation, "EXACT", 2)
     drawn = curvature(*arguments)["head"].columns[0, 0]
-    # an entry sums 4000 terms of size below 1, each with a variance below 1/4 per draw
+    # an entry sums 4000 terms of size below 1, each with a variance below 1/4 per vector
     assert ((drawn - exact).abs() < 5 * (4000 / 4 / 2) ** 0.5).all() and not torch.equal(drawn, exact)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pyroclaw.convolutions import FEW, columns, convolve
+from pyroclaw.convolutions import FEW, columns, convolve, weight_gradient
 
 channels = pytest.mark.parametrize("channels", [1, 3, FEW + 1])
 
@@ -35,6 +35,7 @@ def test_sums_over_many_positions_are_those_of_float64(channels):
     (own,) = torch.autograd.grad(convolve(x, weight), weight, slope)
     (other,) = torch.autograd.grad(plain(x.double(), weight.double()), weight, slope.double())
     torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(weight_gradient(x, slope), other, rtol=1e-4, atol=1e-2)
 
 
 @channels
