@@ -26,9 +26,7 @@ class Budget(NamedTuple):
 
     epochs: float
     batch_size: int
-    average: float | None = (
-        None  # share of the steps, the last ones, whose mean a task ends with; None: the method's own
-    )
+    average: float | None = None  # share of a task's last steps whose mean it ends with; None: the method's own
 
     def steps(self, task: Task) -> int:
         return max(1, round(self.epochs * task.nominal_size / self.batch_size))

@@ -22,7 +22,7 @@ from pyroclaw.data.part import Part, Task
 from pyroclaw.data.union import Union
 from pyroclaw.inference.classifier import Classifier
 from pyroclaw.inference.coreset import choose
-from pyroclaw.inference.method import Budget, Training
+from pyroclaw.inference.method import Training
 from pyroclaw.inference.svi import fit
 from pyroclaw.nets import Net
 from pyroclaw.streams import Streams
