@@ -3,9 +3,9 @@
 python experiments/ablate.py --bench split_fashion --replicates 10
 
 The paper's are a general s in place of s_t, adaptation always and never; ours are inputs that do not adapt, γ tied to
-α, the fitted KL, steps in single weights, and layers each for itself. What is on record is not run again, and each is
-compared with CLAW as it is by a paired t-test over seeds, two-sided. With --transfer the gain of the last task from the
-others is measured too.
+α, the fitted KL, steps in single weights, layers each for itself, and the last step in place of the mean of the last
+ones. What is on record is not run again, and each is compared with CLAW as it is by a paired t-test over seeds,
+two-sided. With --transfer the gain of the last task from the others is measured too.
 """
 
 import sys
@@ -32,6 +32,7 @@ ABLATIONS = {  # setting and value, as records name them: the paper's three, the
     "log_scale-fitted": "fitted KL (instead of exact)",
     "coordinates-weights": "single weights (steps not along the prior's axes)",
     "coupling-0.0": "lone layers (not counted together)",
+    "average-0.0": "last step (not the mean of the last ones)",
 }
 CHANGES = {name.replace("-", "=", 1): title for name, title in ABLATIONS.items()}
 

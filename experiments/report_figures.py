@@ -43,6 +43,7 @@ ABLATION_STYLES: dict[str, tuple[str, Any, str]] = {
     "log_scale-fitted": ("#56B4E9", "-.", "P"),
     "coordinates-weights": ("#D55E00", ":", "<"),
     "coupling-0.0": ("#999999", "-", "*"),
+    "average-0.0": ("#666666", "--", "d"),
 }
 FLOOR = "finetune"
 OTHER = ("#666666", (0, (5, 1)), ".")
