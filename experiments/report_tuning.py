@@ -44,7 +44,7 @@ class Search(NamedTuple):
         matching = [one["number"] for one in trials if all(one["settings"][k] == used[k] for k in self.study["space"])]
         if best in matching:
             return f"{found}; used: the best"
-        return f"{found}; used: {f'trial {matching[0]}' if matching else 'another setting, for which see the preset'}"
+        return f"{found}; used: {f'trial {matching[0]}' if matching else 'another setting'}"
 
 
 def tuning(benches: Sequence[Bench], results: Path) -> Table:
@@ -64,8 +64,9 @@ def tuning(benches: Sequence[Bench], results: Path) -> Table:
         groups.append((f"{bench.title} ({UNEQUAL})" if unequal else bench.title, rows))
     caption = (
         "How settings were chosen, always by validation accuracy. Trials are those of a search in a declared space, of "
-        "which number 0 is the setting from before, each with the budget and the repetitions named. Where a method was "
-        "not searched, its settings are the published ones, its defaults, or those found on another benchmark. “By "
+        "which number 0 is the setting from before, each with the budget and the repetitions named; where the best is "
+        "not used, the benchmark's preset says why. Where a method was not searched, its settings are the published "
+        "ones, its defaults, or those found on another benchmark. “By "
         "hand”: settings that were tried one by one and have a record, of however many repetitions."
     )
     return Table("tuning", caption, ["method", "trials", "budget", "repetitions", "outcome"], groups)

@@ -54,7 +54,7 @@ def test_trials_budget_and_what_is_used_are_said(tmp_path):
             [
                 "P&C",
                 *counted,
-                "the best was trial 2, 70.00 %; trial 0 had 50.00 %; used: another setting, for which see the preset",
+                "the best was trial 2, 70.00 %; trial 0 had 50.00 %; used: another setting",
             ],
             ["all others", "0", "–", "–", "not searched here: CLAW, joint (ceiling)"],
         ]
