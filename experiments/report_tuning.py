@@ -49,7 +49,8 @@ class Search(NamedTuple):
 
 def tuning(benches: Sequence[Bench], results: Path) -> Table:
     """By benchmark: each method that was searched, and the names of the others."""
-    searches, by_hand = _searches(results), _by_hand(results)
+    searches = _searches(results)
+    by_hand = _by_hand(results, searches)
     groups = []
     for bench in [one for one in benches if one.main]:
         name = next(iter(bench.main.values())).config["bench"]
@@ -103,12 +104,14 @@ def _searches(results: Path) -> list[Search]:
     return [Search(path.parent, _read(path)) for path in paths]
 
 
-def _by_hand(results: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """A configuration for each setting, by benchmark and method."""
+def _by_hand(results: Path, searches: Sequence[Search]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """A configuration for each setting that is no trial of a search, by benchmark and method."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    trials = [(one.study["method"], trial["settings"]) for one in searches for trial in one.study["trials"]]
     for folder in sorted({seed.parent for seed in results.glob("tuning/*/*/*/seed*")}):
         config = _read(min(folder.glob("seed*/config.json")))
-        found.setdefault((config["bench"], config["method"]), []).append(config)
+        if (config["method"], config["settings"]) not in trials:
+            found.setdefault((config["bench"], config["method"]), []).append(config)
     return found
 
 
