@@ -107,10 +107,15 @@ def _searches(results: Path) -> list[Search]:
 def _by_hand(results: Path, searches: Sequence[Search]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """A configuration for each setting that is no trial of a search, by benchmark and method."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    trials = [(one.study["method"], trial["settings"]) for one in searches for trial in one.study["trials"]]
+    trials = [
+        (bench, one.study["method"], trial["settings"])
+        for one in searches
+        for bench in one.study["seeds"]
+        for trial in one.study["trials"]
+    ]
     for folder in sorted({seed.parent for seed in results.glob("tuning/*/*/*/seed*")}):
         config = _read(min(folder.glob("seed*/config.json")))
-        if (config["method"], config["settings"]) not in trials:
+        if (config["bench"], config["method"], config["settings"]) not in trials:
             found.setdefault((config["bench"], config["method"]), []).append(config)
     return found
 
