@@ -22,11 +22,10 @@ from pyroclaw import metrics
 from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.console import View
-from pyroclaw.experiments.job import Common, plan, settings_of, sigint
+from pyroclaw.experiments.job import Common, methods_of, plan, settings_of, sigint
 from pyroclaw.experiments.missing import summaries
 from pyroclaw.experiments.significance import LEVEL, by_seed, percent, significantly_best
 from pyroclaw.inference.svi import Diverged, Interrupted
-from pyroclaw.models import METHODS
 
 BOUNDS = ("finetune", "independent", "joint")  # floor and ceilings
 CEILING = "independent"
@@ -42,10 +41,7 @@ class Options(Common):
 
     def chosen(self) -> dict[str, tuple[str, Any]]:
         """Method and settings of each row."""
-        names = list(METHODS) if self.methods == ("all",) else self.methods
-        if not names:
-            raise InputError("--methods names none: name some, or all")
-        return {name: (name, settings_of(self.bench, name)) for name in names}
+        return {name: (name, settings_of(self.bench, name)) for name in methods_of(self.methods)}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -100,6 +100,13 @@ class Common:
         return device
 
 
+def methods_of(names: Sequence[str]) -> Sequence[str]:
+    """Methods that --methods names, or all."""
+    if not names:
+        raise InputError("--methods names none: name some, or all")
+    return list(METHODS) if tuple(names) == ("all",) else [choose("method", name, METHODS) for name in names]
+
+
 def settings_of(bench: str, method: str, assignments: Sequence[str] = ()) -> Any:
     """A method's settings on a benchmark, with NAME=VALUE changes."""
     entry = METHODS[choose("method", method, METHODS)]

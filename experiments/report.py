@@ -52,7 +52,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"report: {error}", file=sys.stderr)
         return FAILED
     counted = sum(len(one.summary["seeds"]) for bench in benches for one in bench.everything())
-    print(f"{options.out}: {counted} repetitions on {sum(bool(bench.everything()) for bench in benches)} benchmarks")
+    places = sum(bool(bench.everything()) for bench in benches)
+    print(f"{options.out}: {counted} repetitions on {places} benchmark{'s' * (places != 1)}")
     return 0
 
 

@@ -45,7 +45,7 @@ ABLATION_STYLES: dict[str, tuple[str, Any, str]] = {
     "coupling-0.0": ("#999999", "-", "*"),
     "average-0.0": ("#666666", "--", "d"),
 }
-FLOOR = "finetune"
+LOW = ("finetune", "gamma-tied")  # the floor and the lowest ablation would squeeze the others together
 OTHER = ("#666666", (0, (5, 1)), ".")
 LOOK: dict[Any, Any] = {
     "font.size": 10,
@@ -170,8 +170,8 @@ def _look(name: str) -> tuple[str, Any, str]:
 
 
 def _range(lines: Mapping[str, NDArray]) -> tuple[float, float]:
-    """Of all but the floor, which would squeeze the others together: its line may leave the frame."""
-    counted = [values for name, values in lines.items() if name != FLOOR] or list(lines.values())
+    """Of all but the lowest, whose lines may leave the frame."""
+    counted = [values for name, values in lines.items() if name not in LOW] or list(lines.values())
     summaries = [metrics.mean_and_error(100 * row) for values in counted for row in values]
     low, high = min(mean - error for mean, error in summaries), max(mean + error for mean, error in summaries)
     margin = 0.05 * (high - low) or 1.0

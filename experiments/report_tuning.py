@@ -44,12 +44,13 @@ class Search(NamedTuple):
         matching = [one["number"] for one in trials if all(one["settings"][k] == used[k] for k in self.study["space"])]
         if best in matching:
             return f"{found}; used: the best"
-        return f"{found}; used: {f'trial {matching[0]}' if matching else 'another setting, for which see the preset'}"
+        return f"{found}; used: {f'trial {matching[0]}' if matching else 'another setting'}"
 
 
 def tuning(benches: Sequence[Bench], results: Path) -> Table:
     """By benchmark: each method that was searched, and the names of the others."""
-    searches, by_hand = _searches(results), _by_hand(results)
+    searches = _searches(results)
+    by_hand = _by_hand(results, searches)
     groups = []
     for bench in [one for one in benches if one.main]:
         name = next(iter(bench.main.values())).config["bench"]
@@ -64,8 +65,9 @@ def tuning(benches: Sequence[Bench], results: Path) -> Table:
         groups.append((f"{bench.title} ({UNEQUAL})" if unequal else bench.title, rows))
     caption = (
         "How settings were chosen, always by validation accuracy. Trials are those of a search in a declared space, of "
-        "which number 0 is the setting from before, each with the budget and the repetitions named. Where a method was "
-        "not searched, its settings are the published ones, its defaults, or those found on another benchmark. “By "
+        "which number 0 is the setting from before, each with the budget and the repetitions named; where the best is "
+        "not used, the benchmark's preset says why. Where a method was not searched, its settings are the published "
+        "ones, its defaults, or those found on another benchmark. “By "
         "hand”: settings that were tried one by one and have a record, of however many repetitions."
     )
     return Table("tuning", caption, ["method", "trials", "budget", "repetitions", "outcome"], groups)
@@ -102,12 +104,19 @@ def _searches(results: Path) -> list[Search]:
     return [Search(path.parent, _read(path)) for path in paths]
 
 
-def _by_hand(results: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """A configuration for each setting, by benchmark and method."""
+def _by_hand(results: Path, searches: Sequence[Search]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """A configuration for each setting that is no trial of a search, by benchmark and method."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    trials = [
+        (bench, one.study["method"], trial["settings"])
+        for one in searches
+        for bench in one.study["seeds"]
+        for trial in one.study["trials"]
+    ]
     for folder in sorted({seed.parent for seed in results.glob("tuning/*/*/*/seed*")}):
         config = _read(min(folder.glob("seed*/config.json")))
-        found.setdefault((config["bench"], config["method"]), []).append(config)
+        if (config["bench"], config["method"], config["settings"]) not in trials:
+            found.setdefault((config["bench"], config["method"]), []).append(config)
     return found
 
 

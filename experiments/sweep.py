@@ -22,12 +22,11 @@ from pyroclaw.data import benchmarks
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import cluster
-from pyroclaw.experiments.job import Common, Job, plan, settings_of, sigint
+from pyroclaw.experiments.job import Common, Job, methods_of, plan, settings_of, sigint
 from pyroclaw.experiments.missing import known
 from pyroclaw.experiments.records import put, summarise
 from pyroclaw.experiments.sweep_run import Outcome, Run, learn
 from pyroclaw.experiments.sweep_view import Reporter, SweepView
-from pyroclaw.models import METHODS
 
 ENGINES = ("process", "ray")
 SOME_FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -72,7 +71,7 @@ class Options(Common):
             raise InputError(f"--gpus-per-run is {self.gpus_per_run}, but torch finds no CUDA device: leave it out")
 
     def names(self) -> Sequence[str]:
-        return tuple(METHODS) if self.methods == ("all",) else self.methods
+        return methods_of(self.methods)
 
     def each(self) -> list["Options"]:
         """These options for each of the benchmarks, with what gives both engines the same bits."""

@@ -38,11 +38,11 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from pyroclaw.data.benchmark import Benchmark
-from pyroclaw.errors import InputError, choose
+from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper, presets
 from pyroclaw.experiments.console import View
 from pyroclaw.experiments.found import Found, conclude, progress, table
-from pyroclaw.experiments.job import Common, Job, plan, settings_of, sigint
+from pyroclaw.experiments.job import Common, Job, methods_of, plan, settings_of, sigint
 from pyroclaw.experiments.missing import complete
 from pyroclaw.experiments.records import environment, fingerprint, write_json
 from pyroclaw.experiments.spaces import Space, space
@@ -95,8 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     console = Console()
     try:
         options.check()
-        methods = list(METHODS) if options.methods == ("all",) else options.methods
-        spaces = {method: space(choose("method", method, METHODS)) for method in methods}
+        spaces = {method: space(method) for method in methods_of(options.methods)}
         device = options.prepare()
         with Blind(console, options.quiet) as view, sigint() as stop:
             benches = [one.benchmark(view.say) for one in options.each()]

@@ -54,7 +54,7 @@ def test_trials_budget_and_what_is_used_are_said(tmp_path):
             [
                 "P&C",
                 *counted,
-                "the best was trial 2, 70.00 %; trial 0 had 50.00 %; used: another setting, for which see the preset",
+                "the best was trial 2, 70.00 %; trial 0 had 50.00 %; used: another setting",
             ],
             ["all others", "0", "–", "–", "not searched here: CLAW, joint (ceiling)"],
         ]
@@ -77,14 +77,16 @@ def test_a_budget_that_is_not_recorded_is_not_made_up(tmp_path):
     assert texts(tuning([bench(vcl=1.0)], tmp_path))["CIFAR-100"][0][2] == "not recorded"
 
 
-def test_settings_tried_by_hand_are_counted(tmp_path):
-    for setting, more in (("lam-1.0", {}), ("lam-2.0", {}), ("lam-1.0_tasks-2", {"tasks": 2})):
-        folder = tmp_path / "tuning" / "cifar100" / "any name" / setting / "seed0"
+def test_settings_tried_by_hand_are_counted_and_trials_are_not(tmp_path):
+    study(tmp_path / "tuning", "claw", [0.5, 0.7, 0.6])
+    for lam, more in ((1.0, {}), (8.0, {}), (9.0, {}), (9.0, {"tasks": 2})):
+        folder = tmp_path / "tuning" / "cifar100" / "any name" / f"lam-{lam}{more}" / "seed0"
         folder.mkdir(parents=True)
         config = {"bench": "cifar100", "protocol": "cifar100", "method": "claw", "epochs": 15.0, "batch_size": 256}
-        (folder / "config.json").write_text(json.dumps(config | more))
-    rows = texts(tuning([bench(claw=1.0)], tmp_path))["CIFAR-100"]
-    assert rows == [["CLAW", "3 by hand", "first 2 tasks; whole protocol", "–", "settings tried one by one"]]
+        (folder / "config.json").write_text(json.dumps(config | {"settings": {"lam": lam}} | more))
+    searched, by_hand = texts(tuning([bench(claw=1.0)], tmp_path))["CIFAR-100"]
+    assert searched[1] == "3"
+    assert by_hand == ["CLAW", "3 by hand", "first 2 tasks; whole protocol", "–", "settings tried one by one"]
 
 
 def test_nothing_is_said_of_benchmarks_without_a_row(tmp_path):

@@ -263,6 +263,7 @@ def test_nothing_is_written_where_the_preset_is_best(tmp_path, invented, no_pres
     ("arguments", "says"),
     [
         (["--methods", "clav"], "did you mean claw"),
+        (["--methods"], "--methods names none"),
         (["--bench", "split_notmist"], "did you mean split_notmnist"),
         (["--joint", "split_mnist", "split_fashon"], "did you mean split_fashion"),
         (["--joint", "split_mnist", "split_mnist"], "twice"),
