@@ -20,7 +20,7 @@ from pyroclaw.data.part import Task
 from pyroclaw.distributions import KroneckerGaussian, log_scale_kl
 from pyroclaw.inference.svi import BETAS
 from pyroclaw.models.claw import Claw
-from pyroclaw.products import linear, product
+from pyroclaw.products import linear
 from pyroclaw.streams import Streams
 
 
@@ -51,9 +51,8 @@ def bare_losses(claw: Claw, x: Tensor, y: Tensor, streams: Streams) -> Tensor:
 
 def _weights(claw: Claw, name: str) -> tuple[Tensor, Tensor]:
     """Mean and variance [R, fan-in + 1, units] of the weights that all tasks share."""
-    mean, along = claw.weights.mean[name], claw.weights.coordinates.get(name)
-    if along is not None:
-        mean = mean + along.displacement()
+    along = claw.weights.coordinates.get(name)
+    mean = claw.weights.mean[name] if along is None else along.location()
     return mean.squeeze(1), claw.weights.log_variance[name].squeeze(1).exp()
 
 
@@ -67,11 +66,8 @@ def _divergence(claw: Claw, name: str, gamma: Tensor, variance: Tensor) -> Tenso
     prior = claw.priors[name]
     if not isinstance(prior, KroneckerGaussian):
         return claw.settings.beta * log_scale_kl(gamma, variance).sum((1, 2))
-    rows, columns = prior.rows.squeeze(1), prior.columns.squeeze(1)
-    delta = gamma - prior.mean.squeeze(1)
-    # the quadratic's gradient: with it no backward pass is needed
-    slope = product(product(rows, delta.detach()), columns)
-    pull = (slope * delta).sum((1, 2)) - 0.5 * (slope * delta.detach()).sum((1, 2))
+    rows, columns, along = prior.rows.squeeze(1), prior.columns.squeeze(1), claw.weights.coordinates[name]
+    pull = 0.5 * (along.precision * along.position.square()).sum((1, 2, 3))
     weighted = variance * rows.diagonal(dim1=1, dim2=2).unsqueeze(2) * columns.diagonal(dim1=1, dim2=2).unsqueeze(1)
     volume = variance.log().sum((1, 2)) + prior.log_determinant.squeeze(1) + gamma[0].numel()
     return claw.settings.beta * (0.5 * (weighted.sum((1, 2)) - volume) + pull)

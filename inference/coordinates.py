@@ -9,15 +9,17 @@ undoes it, has a share in everything the new task could change freely. In the co
 
 the pull is ½ Σ a_i g_j Z_ij², one number for each coordinate. Adam scales each by its own gradients, so that a
 coordinate that is held does not hold others. Model, guide and ELBO are the same as before; only the path that SVI takes
-is another.
+is another. The guide hands its coordinates to the KL, which needs no product with A and G then.
 """
 
 from typing import Any, NamedTuple
 
 import torch
+from pyro.distributions import TorchDistribution
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pyroclaw.distributions.kronecker import KroneckerGaussian, half_quadratic
 from pyroclaw.inference.consolidation import Precision
 from pyroclaw.products import times
 
@@ -28,16 +30,36 @@ class Coordinates(NamedTuple):
     position: Tensor
     rows: Tensor
     columns: Tensor
+    precision: Tensor  # a_i g_j, as Z
+    prior: KroneckerGaussian
 
     @staticmethod
-    def along(precision: Precision) -> "Coordinates":
-        """Those of a prior, at its mean: Z = 0."""
+    def along(precision: Precision, prior: KroneckerGaussian) -> "Coordinates":
+        """Those of a prior, at its mean: Z = 0.
+
+        :param precision: that of the prior, up to a scale and a ridge, which leave its axes as they are.
+        """
         rows, columns = (_axes(factor) for factor in precision)
-        return Coordinates(rows.new_zeros(*rows.shape[:-1], columns.shape[-1]), rows, columns)
+        a, g = _along(prior.rows, rows), _along(prior.columns, columns)
+        held = (a.unsqueeze(-1) * g.unsqueeze(-2)).to(prior.mean)
+        return Coordinates(torch.zeros_like(held), rows, columns, held, prior)
 
     def displacement(self) -> Tensor:
         """U Z Vᵀ"""
         return _Displacement.apply(self.position, self.rows, self.columns)
+
+    def location(self) -> Tensor:
+        """M + U Z Vᵀ"""
+        return self.prior.mean + self.displacement()
+
+    def pull(self, prior: TorchDistribution) -> Tensor | None:
+        """½ Σ a_i g_j Z_ij²; to another prior than its own it has nothing to say."""
+        own = self.prior
+        if not isinstance(prior, KroneckerGaussian) or prior.mean is not own.mean:
+            return None
+        if prior.rows is not own.rows or prior.columns is not own.columns:
+            return None
+        return half_quadratic(self.position, self.precision * self.position.detach())
 
 
 def _axes(factor: Tensor) -> Tensor:
@@ -45,6 +67,12 @@ def _axes(factor: Tensor) -> Tensor:
     wide = factor.double()
     largest = wide.abs().amax((-2, -1), keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
     return torch.linalg.eigh(wide / largest).eigenvectors.to(factor)
+
+
+def _along(factor: Tensor, axes: Tensor) -> Tensor:
+    """uᵀ A u of the axes u: the eigenvalues; in float64, as above."""
+    axes = axes.double()
+    return (axes * (factor.double() @ axes)).sum(-2)
 
 
 class _Displacement(torch.autograd.Function):
@@ -59,4 +87,5 @@ class _Displacement(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         rows, columns = ctx.saved_tensors
-        return times(times(rows.mT, grad), columns), None, None
+        # (Vᵀ ∂ᵀ U)ᵀ: oneDNN would copy Uᵀ first
+        return times(times(columns.mT, grad.mT), rows).mT.contiguous(), None, None

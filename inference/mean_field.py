@@ -11,6 +11,7 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
+from pyroclaw.distributions import DisplacedNormal
 from pyroclaw.inference.coordinates import Coordinates
 from pyroclaw.nets import Layer
 from pyroclaw.streams import Streams
@@ -55,8 +56,7 @@ class MeanField(Points):
 
     def location(self, name: str) -> Tensor:
         """The mean, displaced as far as training has come."""
-        mean = self.mean[name]
-        return mean + self.coordinates[name].displacement() if name in self.coordinates else mean
+        return self.coordinates[name].location() if name in self.coordinates else self.mean[name]
 
     def trained(self, name: str) -> Tensor:
         """What an optimiser changes to move the mean."""
@@ -75,7 +75,9 @@ class MeanField(Points):
         return self.log_variance[name].exp()
 
     def distribution(self, name: str) -> dist.Distribution:
-        return dist.Normal(self.location(name), self.scale(name))
+        if name in self.coordinates:
+            return DisplacedNormal(self.location(name), self.scale(name), self.coordinates[name])
+        return dist.Normal(self.mean[name], self.scale(name))
 
     def tensors(self) -> dict[str, Tensor]:
         return super().tensors() | {f"{name}.log_variance": value for name, value in self.log_variance.items()}

@@ -101,7 +101,8 @@ class Claw(Vcl):
         posterior: dict[str, dist.Distribution] = {}
         for name, gains in self.adaptations[task].gains(self.net, self.settings.adapt_input).items():
             own_variance = None if self.settings.gamma == "tied" else self.weights.variance(name)
-            posterior[name] = MatchedGaussian.from_gains(self.weights.location(name), gains, own_variance)
+            mean, displacement = self.weights.location(name), self.weights.coordinates.get(name)
+            posterior[name] = MatchedGaussian.from_gains(mean, gains, own_variance, displacement)
         head = self.head(task)
         return posterior | {head: self.weights.distribution(head)}
 
@@ -125,7 +126,8 @@ class Claw(Vcl):
         start = {"learned": self.settings.initial_probability, "always": 1.0, "never": 0.0}[self.settings.adaptation]
         self.adaptations.append(Adaptation.neutral(self.max_adaptation, start))
         if self.settings.coordinates == "prior":
-            self.weights.coordinates = {name: Coordinates.along(own) for name, own in self.precisions.items()}
+            along = {name: Coordinates.along(own, self.priors[name]) for name, own in self.precisions.items()}
+            self.weights.coordinates = along
 
     def carried(self) -> dict[str, dist.Distribution]:
         """Of the global weights; where γ is a point and all noise is the task's, of w^T."""

@@ -1,6 +1,7 @@
 """The distributions of CLAW and the KL divergences between them."""
 
 from pyroclaw.distributions import kl  # noqa: F401  (importing it registers the KL divergences)
+from pyroclaw.distributions.displaced import DisplacedNormal
 from pyroclaw.distributions.flat import Flat
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR, GaussianPrior, gaussian_kl
 from pyroclaw.distributions.gaussian_product import GaussianProduct
@@ -20,6 +21,7 @@ __all__ = [
     "MOLCHANOV_FIT",
     "SIGMOID_FIT",
     "VARIANCE_FLOOR",
+    "DisplacedNormal",
     "Flat",
     "GaussianPrior",
     "GaussianProduct",

@@ -10,6 +10,9 @@ A mean-field guide N(m, v) has the KL in closed form, of which the ELBO may coun
 
 .. math:: \tfrac{\beta}{2}\Big[\sum_{ij} v_{ij} A_{ii} G_{jj} + \operatorname{tr}(G \Delta^\top A \Delta)
     - \sum_{ij} \log v_{ij} - \log|A \otimes G| - IO\Big], \qquad \Delta = m - M.
+
+A guide that knows its Δ in coordinates of the prior's own gives the second term itself
+(:mod:`pyroclaw.distributions.displaced`).
 """
 
 import math
@@ -58,7 +61,9 @@ class KroneckerGaussian(TorchDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "KroneckerGaussian":
         new = self._get_checked_instance(KroneckerGaussian, _instance)
-        new._mean = self._mean.expand(*batch_shape, *self.event_shape)
+        same = torch.Size(batch_shape) == self.batch_shape
+        # in plates it is the same, and a guide's displacement asks whether the mean is
+        new._mean = self._mean if same else self._mean.expand(*batch_shape, *self.event_shape)
         new.rows, new.columns, new.beta = self.rows, self.columns, self.beta
         new.log_determinant = self.log_determinant
         super(KroneckerGaussian, new).__init__(torch.Size(batch_shape), self.event_shape, validate_args=False)
@@ -86,7 +91,12 @@ class KroneckerGaussian(TorchDistribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         constant = self.log_determinant - math.prod(self.event_shape) * math.log(2 * math.pi)
-        return 0.5 * constant - _HalfQuadratic.apply(value - self._mean, self.rows, self.columns)
+        return 0.5 * constant - self._pull(value)
+
+    def _pull(self, value: Tensor) -> Tensor:
+        """½ tr(G Δᵀ A Δ), whose gradient is AΔG."""
+        delta = value - self._mean
+        return half_quadratic(delta, times(times(self.rows, delta.detach()), self.columns))
 
     def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
         shape = self._extended_shape(sample_shape)
@@ -96,20 +106,26 @@ class KroneckerGaussian(TorchDistribution):
         return self._mean + torch.linalg.solve_triangular(columns, noise, upper=False, left=False).to(self._mean)
 
 
-class _HalfQuadratic(torch.autograd.Function):
-    """½ tr(G Δᵀ A Δ), whose gradient AΔG is at hand once the value is."""
+def half_quadratic(delta: Tensor, slope: Tensor) -> Tensor:
+    """½ Σ_ij slope_ij delta_ij of matrices, where slope, linear in delta, is the gradient.
 
+    >>> half_quadratic(torch.ones(2, 3), 4 * torch.ones(2, 3))
+    tensor(12.)
+    """
+    return _HalfQuadratic.apply(delta, slope)
+
+
+class _HalfQuadratic(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, delta: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        slope = times(times(rows, delta), columns)
+    def forward(ctx: Any, delta: Tensor, slope: Tensor) -> Tensor:
         ctx.save_for_backward(slope)
         return 0.5 * (slope * delta).sum((-2, -1))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (slope,) = ctx.saved_tensors
-        return grad[..., None, None] * slope, None, None
+        return grad[..., None, None] * slope, None
 
 
 class _HalfSpread(torch.autograd.Function):
@@ -137,5 +153,8 @@ def _kl_kronecker(q: Independent, p: KroneckerGaussian) -> Tensor:
     mean, variance = own.global_moments if isinstance(own, MatchedGaussian) else (own.mean, own.variance)
     rows, columns = (factor.diagonal(dim1=-2, dim2=-1) for factor in (p.rows, p.columns))
     spread = _HalfSpread.apply(variance, rows.unsqueeze(-1) * columns.unsqueeze(-2))
-    pull = _HalfQuadratic.apply(mean - p.mean, p.rows, p.columns)
+    displacement = getattr(own, "displacement", None)
+    pull = None if displacement is None else displacement.pull(p)
+    if pull is None:
+        pull = p._pull(mean)
     return p.beta * (spread - 0.5 * (p.log_determinant + math.prod(p.event_shape)) + pull)

@@ -17,6 +17,7 @@ import torch
 from pyro.distributions import TorchDistribution
 from torch.distributions import constraints
 
+from pyroclaw.distributions.displaced import Displacement
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
 from pyroclaw.distributions.matched_moments import Moments, are_matrices, matched_moments
 from pyroclaw.errors import InputError
@@ -63,6 +64,7 @@ class MatchedGaussian(TorchDistribution):
     }
     support = constraints.real
     has_rsample = True
+    displacement: Displacement | None = None
 
     def __init__(
         self,
@@ -95,14 +97,20 @@ class MatchedGaussian(TorchDistribution):
 
     @classmethod
     def from_gains(
-        cls, gamma: torch.Tensor, gains: Sequence[Moments], own_variance: torch.Tensor | None = None
+        cls,
+        gamma: torch.Tensor,
+        gains: Sequence[Moments],
+        own_variance: torch.Tensor | None = None,
+        displacement: Displacement | None = None,
     ) -> "MatchedGaussian":
         """A matrix of weights [..., I, O] whose gain is a product.
 
         :param gains: moments of its factors: of neurons [..., 1, O] and, if they adapt too, of inputs [..., I, 1].
         :param own_variance: σ², or None when γ is a point.
+        :param displacement: that γ comes from, if it is one from a prior's mean.
         """
         new = cls.__new__(cls)
+        new.displacement = displacement
         new._hold(gamma, tuple(gains), None, own_variance=own_variance)
         return new
 
