@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
 from pyroclaw import metrics
+from pyroclaw.experiments import paper
 from pyroclaw.experiments.report_records import Bench, Setting, shown
 
 STYLES: dict[str, tuple[str, Any, str]] = {  # colour, line, marker
@@ -145,8 +146,8 @@ def describe(bench: Bench, figure: str, lines: Mapping[str, NDArray]) -> str:
 def draw(bench: Bench, figure: str, lines: Mapping[str, NDArray]) -> str:
     """SVG with a line for each method: mean and standard error over repetitions."""
     with matplotlib.rc_context(LOOK):
-        picture = Figure(figsize=(5.2, 3.6))
-        axes = picture.add_axes((0.115, 0.135, 0.525, 0.785))
+        picture = Figure(figsize=(5.4, 3.6))
+        axes = picture.add_axes((0.111, 0.135, 0.505, 0.785))
         for place, (name, values) in enumerate(lines.items()):
             colour, style, marker = _look(name)
             means, errors = np.transpose([metrics.mean_and_error(100 * row) for row in values])
@@ -159,7 +160,7 @@ def draw(bench: Bench, figure: str, lines: Mapping[str, NDArray]) -> str:
         axes.grid(alpha=0.3)
         axes.set_title(f"{bench.title}: {FIGURES[figure].quantity}", loc="left", x=-0.21, fontsize=10.5)
         axes.set(xlabel=FIGURES[figure].over, ylim=_range(lines))
-        _names(axes, {name: 100 * float(values[-1].mean()) for name, values in lines.items()})
+        _names(axes, lines)
         file = io.StringIO()
         picture.savefig(file, format="svg", metadata=NO_METADATA)
     return file.getvalue()
@@ -178,12 +179,15 @@ def _range(lines: Mapping[str, NDArray]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _names(axes: Axes, ends: Mapping[str, float]) -> None:
+def _names(axes: Axes, lines: Mapping[str, NDArray]) -> None:
     """A sample of each line, its name and last value, as near to the line's end as its neighbours allow.
+
+    Where there are not as many repetitions as in the paper, their number is in square brackets.
 
     The nearest places (by squares) that are GAP apart are an isotonic regression of the ends, less the gaps below.
     """
     low, high = axes.get_ylim()
+    ends = {name: 100 * float(values[-1].mean()) for name, values in lines.items()}
     names = sorted(ends, key=lambda name: ends[name])
     below = GAP * np.arange(len(names))
     heights = np.clip([(ends[name] - low) / (high - low) for name in names], 0, 1)
@@ -195,5 +199,7 @@ def _names(axes: Axes, ends: Mapping[str, float]) -> None:
         axes.plot([1.06, 1.12, 1.18], [place] * 3, color=colour, linestyle=style, linewidth=1.5, **fixed)
         axes.plot([1.12], [place], color=colour, marker=marker, markersize=5, **fixed)
         beyond = " ↓" if ends[name] < low else " ↑" if ends[name] > high else ""
-        text = f"{shown(name).partition(' (')[0]} {ends[name]:.1f}{beyond}"
+        count = lines[name].shape[1]
+        fewer = f" [{count}]" if count != paper.REPETITIONS else ""
+        text = f"{shown(name).partition(' (')[0]} {ends[name]:.1f}{fewer}{beyond}"
         axes.text(1.2, place, text, transform=axes.transAxes, verticalalignment="center", fontsize=8.5)

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from pyroclaw.experiments import paper
 from pyroclaw.experiments import report_figures as figures
 from pyroclaw.experiments import report_measures as measures
 from pyroclaw.experiments import report_settings as changes
@@ -25,7 +26,10 @@ BOUNDED = (
     "training. "
 )
 LOWEST = "The line of tied γ may leave the frame (arrow). "
-KEY = "The numbers are those at the end. Points stand a little apart, so that no bar hides another."
+KEY = (
+    f"The numbers are those at the end, with that of repetitions in square brackets where they are not "
+    f"{paper.REPETITIONS}. Points stand a little apart, so that no bar hides another."
+)
 INTRODUCTION = (
     "Every number is computed from the records it links to, and none is copied by hand. “Paper” is Adel, Zhao & Turner "
     "(ICLR 2020). The ceiling is the same net trained on each task alone, which has nothing to remember; transfer "

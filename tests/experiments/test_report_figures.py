@@ -53,7 +53,7 @@ def test_ablations_have_names_and_looks_of_their_own_beside_claw(bench):
     tied = replace(usual, name="gamma-tied", config={"settings": {"gamma": "tied"}})
     bench.main["claw"], bench.others = usual, [tied]
     assert list(figures.curves(bench, "ablations")) == ["claw", "gamma-tied"]
-    assert "tied γ 95.0" in words(figures.draw(bench, "ablations", figures.curves(bench, "ablations")))
+    assert "tied γ 95.0 [4]" in words(figures.draw(bench, "ablations", figures.curves(bench, "ablations")))
 
 
 def test_ablations_are_drawn_over_the_seeds_that_all_have(bench):
@@ -78,16 +78,21 @@ def test_calibration_is_drawn_in_its_own_units(bench):
     lines = figures.curves(bench, "calibration-samples")
     np.testing.assert_allclose(lines["claw"], [[0.01, 0.02], [0.04, 0.05]])
     texts = words(figures.draw(bench, "calibration-samples", lines))
-    assert {"split MNIST: ECE (%), samples", "CLAW 4.5"} <= set(texts)
+    assert {"split MNIST: ECE (%), samples", "CLAW 4.5 [2]"} <= set(texts)
     assert figures.curves(bench, "calibration") == {}
 
 
 def test_all_lines_are_named_with_their_last_value(bench):
     svg = figures.draw(bench, "average", figures.curves(bench, "average"))
     texts = words(svg)
-    assert "split MNIST: test accuracy (%)" in texts and "fine-tuning 40.0 ↓" in texts
-    assert {"CLAW 95.0", "P&C 94.7", "joint 94.4"} <= set(texts)
+    assert "split MNIST: test accuracy (%)" in texts and "fine-tuning 40.0 [4] ↓" in texts
+    assert {"CLAW 95.0 [4]", "P&C 94.7 [4]", "joint 94.4 [4]"} <= set(texts)
     assert svg == figures.draw(bench, "average", figures.curves(bench, "average"))
+
+
+def test_ten_repetitions_are_not_counted(bench):
+    bench.main["claw"] = setting("claw", 0.95, seeds=10)
+    assert {"CLAW 95.0", "P&C 94.7 [4]"} <= set(words(figures.draw(bench, "average", figures.curves(bench, "average"))))
 
 
 def test_names_do_not_overlap(bench, monkeypatch):
@@ -117,7 +122,7 @@ def test_curves_are_the_metrics_and_only_of_what_was_measured(bench):
 @pytest.mark.parametrize("method", ["claw", "finetune", "a new one"])
 def test_one_method_one_task_and_one_repetition_will_do(method):
     alone = Bench("toy", "toy", main={method: setting(method, 0.9, tasks=1, seeds=1)})
-    assert f"{NAMES.get(method, method).partition(' (')[0]} 99.0" in words(
+    assert f"{NAMES.get(method, method).partition(' (')[0]} 99.0 [1]" in words(
         figures.draw(alone, "average", figures.curves(alone, "average"))
     )
 
