@@ -48,7 +48,7 @@ def page(benches: Sequence[Bench], base: Path, chosen: Table) -> str:
         "Ablations": _figure(benches, "ablations", base) + _table(changes.ablations(benches), base, ""),
         "Table 1: accuracy after the last two tasks": _table(tables.last_two(benches), base),
         "Table 2: run time": _table(tables.run_time(benches), base),
-        "Fewer tasks or epochs": _table(changes.reduced(benches), base, "<p>All runs have the paper's protocol.</p>"),
+        "Other protocols": _table(changes.reduced(benches), base, "<p>All runs have the paper's protocol.</p>"),
         "Forgetting and transfer": _table(measures.forgetting(benches), base) + _matrices(benches, base),
         "Calibration": _table(measures.calibration(benches), base) + _calibration(benches, base),
         "Parameters and memory": _table(measures.memory(benches), base),
