@@ -70,7 +70,7 @@ def fit(
         if kept is not None and start < step < end:
             optimiser.load_state_dict(optimiser.state_dict() | {"state": kept["adam"]})
         if kept is not None and start < step <= end:  # after the last step too: what is kept is not settled
-            average.restore(kept["average"])
+            average.restore(kept.get("average", average.state()))  # positions of earlier versions have none
         for parameter in trained:
             parameter.requires_grad_(True)
         while step < end:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyroclaw.inference.method import Budget
-from pyroclaw.inference.position import leaves
+from pyroclaw.inference.position import Keeper, leaves
 from pyroclaw.inference.resume import Resumable
 from pyroclaw.inference.sequence import learn_tasks
 from pyroclaw.models import METHODS
@@ -88,6 +88,19 @@ def test_a_position_is_not_begun_anew(toy, tmp_path):
         learn_tasks(made("claw", toy), tasks[:1], BUDGET, SEEDS, on_step=lambda *a: seen.append(a), resumable=resumable)
     )
     assert seen[0][1] == 3 and len(seen) == BUDGET.steps(tasks[0]) - 3
+
+
+def test_a_position_from_before_there_were_means_is_gone_on_from(toy, tmp_path, monkeypatch):
+    expected = bits(*run("ewc", toy, tmp_path / "unstopped", every=1e9))
+    with pytest.raises(Killed):
+        run("ewc", toy, tmp_path / "stopped", die=3)
+    begin = Keeper.begin
+
+    def without(*args):
+        return {key: value for key, value in (begin(*args) or {}).items() if key != "average"} or None
+
+    monkeypatch.setattr(Keeper, "begin", without)
+    same(bits(*run("ewc", toy, tmp_path / "stopped", every=1e9)), expected)
 
 
 def test_data_are_not_stored_with_a_run(toy, tmp_path):
