@@ -74,6 +74,7 @@ class Settings:
     lr: float = 1e-3
     lr_variance: float = 1e-2
     lr_adaptation: float = 1e-2
+    lr_head: float = 1e-2  # of a head that is the task's own; one that tasks share moves at lr
     initial_log_variance: float = -10.0  # nearly a point: how wide a later prior is, consolidation says
     initial_probability: float = 0.9  # p at the start of a task
     initial_max_adaptation: float = 2.0  # s before the first task
@@ -142,8 +143,9 @@ class Claw(Vcl):
         p, a, _ = self.adaptations[self.task]
         trained = {"learned": [p, a], "always": [a], "never": []}[self.settings.adaptation]
         adaptation = [{"params": trained, "lr": self.settings.lr_adaptation}] if trained else []
-        own = [*adaptation, *self.groups([self.head(self.task)])]
-        everything = [*adaptation, *self.groups(self.sites(self.task))]
+        *shared, head = self.sites(self.task)
+        own = [*adaptation, *self.groups([head], self.settings.lr_head if self.heads == "multi" else None)]
+        everything = [*own, *self.groups(shared)]
         warm = self.settings.warm if self.task > 0 else 0.0
         return [Phase(warm, own), Phase(1 - warm, everything, self.settings.average)]
 

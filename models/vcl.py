@@ -77,9 +77,12 @@ class Vcl(Classifier):
         heads = [self.head(task) for task in range(self.task + 1)] if self.heads == "multi" else []
         return [law[name] for law in (self.weights.mean, self.weights.log_variance) for name in heads]
 
-    def groups(self, names: list[str]) -> list[dict]:
-        """Adam's parameter groups for the named weights."""
+    def groups(self, names: list[str], lr: float | None = None) -> list[dict]:
+        """Adam's parameter groups for the named weights.
+
+        :param lr: rate of their means, if it is not that of all.
+        """
         return [
-            {"params": [self.weights.trained(name) for name in names], "lr": self.rates[0]},
+            {"params": [self.weights.trained(name) for name in names], "lr": lr or self.rates[0]},
             {"params": [self.weights.log_variance[name] for name in names], "lr": self.rates[1]},
         ]
