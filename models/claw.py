@@ -69,7 +69,7 @@ class Settings:
     adapt_input: bool = True  # adapt the input units too
     adaptation: Literal["learned", "always", "never"] = "learned"  # p is learned, or 1, or 0: the paper's ablations
     max_adaptation: Literal["task", "general"] = "task"  # s of each task's own, or the general one: another ablation
-    warm: float = 0.3  # share of a later task's steps that train its adaptation and head only
+    warm: float = 0.3  # share of a later task's steps that train its adaptation and head only, if it has its own
     average: float = 0.2  # share of a task's steps, the last ones, whose mean it ends with; 0 for the last step alone
     lr: float = 1e-3
     lr_variance: float = 1e-2
@@ -139,12 +139,17 @@ class Claw(Vcl):
         return {name: dist.Normal(q.mean.clone(), q.stddev.clone()) for name, q in self.posterior(self.task).items()}
 
     def phases(self) -> list[Phase]:
-        """A later task first finds out what adapting can do for it, before it may move what others rely on."""
+        """A new head first learns what it can by adapting: its first gradients are no reason to move what others use.
+
+        What is the task's own learns faster than what it shares. Where tasks share the head there is none to wait for.
+        """
         p, a, _ = self.adaptations[self.task]
         trained = {"learned": [p, a], "always": [a], "never": []}[self.settings.adaptation]
         adaptation = [{"params": trained, "lr": self.settings.lr_adaptation}] if trained else []
+        if self.heads == "single":
+            return [Phase(1.0, [*adaptation, *self.groups(self.sites(self.task))], self.settings.average)]
         *shared, head = self.sites(self.task)
-        own = [*adaptation, *self.groups([head], self.settings.lr_head if self.heads == "multi" else None)]
+        own = [*adaptation, *self.groups([head], self.settings.lr_head)]
         everything = [*own, *self.groups(shared)]
         warm = self.settings.warm if self.task > 0 else 0.0
         return [Phase(warm, own), Phase(1 - warm, everything, self.settings.average)]

@@ -45,6 +45,13 @@ def toy():
 
 
 @pytest.fixture(scope="session")
+def toy_one_head():
+    """The same, with one head for both tasks."""
+    net = NetPreset("mlp", hidden=(10, 8))
+    return from_arrays("toy of one head", blobs(), heads="single", net=net, epochs=10, batch_size=16)
+
+
+@pytest.fixture(scope="session")
 def toy_pictures():
     """The same with small pictures and a CNN, heads of unequal size."""
     pictures = [*blobs(1, 2, 30, (1, 8, 8)), *blobs(1, 3, 30, (1, 8, 8))]

@@ -187,6 +187,29 @@ def test_a_warm_phase_moves_adaptation_and_head_only(toy):
     assert not torch.equal(claw.adaptations[1].a, torch.zeros_like(claw.adaptations[1].a))
 
 
+def rates(claw):
+    """Adam's rate of each parameter in the last phase, by identity."""
+    return {id(one): group["lr"] for group in claw.phases()[-1].groups for one in group["params"]}
+
+
+def test_a_head_of_its_own_learns_as_fast_as_adaptation_and_faster_than_what_is_shared(toy):
+    claw = learner(toy, [0], lr=1e-4, lr_head=0.02, lr_variance=0.03, lr_adaptation=0.04)
+    begin(claw, toy, [0])
+    found, weights = rates(claw), claw.weights
+    assert found[id(weights.mean["head_1"])] == 0.02 and found[id(weights.mean["hidden_1"])] == 1e-4
+    assert found[id(weights.log_variance["head_1"])] == 0.03 and found[id(claw.adaptations[0].a)] == 0.04
+    assert len(found) == 2 * 3 + 2  # mean and log-variance of three matrices, p and a: each once
+
+
+def test_a_head_that_tasks_share_learns_as_they_do_and_nothing_waits_for_it(toy_one_head):
+    claw = learner(toy_one_head, [0], lr=1e-4, lr_head=0.02, warm=0.5)
+    for index in range(2):
+        task = begin(claw, toy_one_head, [0], index)
+        (phase,) = claw.phases()
+        assert phase.share == 1.0 and rates(claw)[id(claw.weights.trained("head"))] == 1e-4
+        claw.end_task(task, Training(Budget(1, 16), lambda purpose: Streams([0], purpose)))
+
+
 @pytest.mark.parametrize("settings", [{}, {"gamma": "tied", "average": 0.0}])  # tied, it still learns at the end
 def test_it_learns_both_tasks_and_remembers(toy, settings):
     _, notes = learn(toy, [0, 1], epochs=40, **settings)
