@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pyroclaw.activations import VARIANCE_FLOOR
+from pyroclaw.activations import draw
 from pyroclaw.products import joined, map_inputs, pieces, product, write_gradient
 
 
@@ -36,10 +36,9 @@ class _DrawnLinear(torch.autograd.Function):
         moments = [
             (map_inputs(x[own], mean[own]), map_inputs(x[own].square(), variance[own])) for own in pieces(x, mean)
         ]
-        drawn, deviation = (joined(parts) for parts in zip(*moments, strict=True))
-        deviation.add_(VARIANCE_FLOOR).sqrt_()
-        drawn.addcmul_(deviation, noise)
-        ctx.save_for_backward(x, mean, variance, noise.div_(deviation).mul_(0.5))
+        drawn, spread = (joined(parts) for parts in zip(*moments, strict=True))
+        draw(drawn, spread, noise)
+        ctx.save_for_backward(x, mean, variance, noise)
         return drawn
 
     @staticmethod

@@ -1,0 +1,92 @@
+r"""Moments of the gains of all units of a net, from equations (5) and (6), laid out as its weights need them.
+
+With :math:`\phi = \mathrm{sigmoid}(a)` the gain 1 + bα of a unit has
+
+.. math:: b = s\phi - 1, \qquad m = 1 + bp, \qquad v = b^2 p(1 - p),
+
+and gradients :math:`\dot m, \dot v` to its moments become
+
+.. math::
+
+    \dot p = b\,\dot m + b^2(1 - 2p)\,\dot v, \qquad
+    \dot b = p\,\dot m + 2bp(1 - p)\,\dot v, \qquad
+    \dot a = s\phi(1 - \phi)\,\dot b, \qquad \dot s = \phi\,\dot b.
+
+There are few units, so nearly all of the time is that of starting operations. Where there are compiled loops
+(:mod:`pyroclaw.fused`) this is one function for all of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pyroclaw.distributions.matched_gaussian import gain_moments
+from pyroclaw.distributions.matched_moments import Moments
+from pyroclaw.fused import addresses, fusable, kernels
+
+
+class Group(NamedTuple):
+    """Units whose gains scale the same dimension of a matrix."""
+
+    units: int
+    taps: int = 1  # entries in a row that each of them scales
+    bias: bool = False  # whether one more entry follows, which nothing scales
+
+
+def grouped_gains(p: Tensor, a: Tensor, s: Tensor, groups: Sequence[Group]) -> list[Moments]:
+    """Means and variances [R, units · taps + bias] of the gains of each group.
+
+    :param p: probabilities of adapting [R, U] of all units, group by group; a and s as p.
+
+    >>> p, a, s = torch.full((1, 2), 0.5), torch.zeros(1, 2), torch.full((1, 2), 4.0)
+    >>> grouped_gains(p, a, s, [Group(1), Group(1, bias=True)])[1]
+    (tensor([[1.5000, 1.0000]]), tensor([[0.2500, 0.0000]]))
+    """
+    if fusable(p, a, s):
+        found = _Gains.apply(p, a, s, groups)
+        return list(zip(found[::2], found[1::2], strict=True))
+    means, variances = (
+        moment.split([group.units for group in groups], dim=1) for moment in gain_moments(s * torch.sigmoid(a) - 1, p)
+    )
+    return [
+        (_entries(mean, group, 1.0), _entries(variance, group, 0.0))
+        for mean, variance, group in zip(means, variances, groups, strict=True)
+    ]
+
+
+def _entries(units: Tensor, group: Group, bias: float) -> Tensor:
+    entries = units.repeat_interleave(group.taps, dim=1) if group.taps > 1 else units
+    return F.pad(entries, (0, 1), value=bias) if group.bias else entries
+
+
+class _Gains(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, p: Tensor, a: Tensor, s: Tensor, groups: Sequence[Group]) -> tuple[Tensor, ...]:
+        inputs = p.contiguous(), torch.sigmoid(a).contiguous(), s.contiguous()
+        found = [p.new_empty(len(p), group.units * group.taps + group.bias) for group in groups for _ in range(2)]
+        for group, begin, mean, variance in _each(groups, found):
+            kernels.gains(*addresses(*inputs, mean, variance), *p.shape, begin, *group)
+        ctx.save_for_backward(*inputs)
+        ctx.groups = groups
+        return tuple(found)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        inputs = ctx.saved_tensors
+        slopes = [torch.empty_like(inputs[0]) for _ in range(3)]
+        for group, begin, *own in _each(ctx.groups, [grad.contiguous() for grad in grads]):
+            kernels.gain_slopes(*addresses(*inputs, *own, *slopes), *inputs[0].shape, begin, *group)
+        return *(slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad, strict=False)), None
+
+
+def _each(groups: Sequence[Group], tensors: Sequence[Tensor]):
+    """Each group with the number of its first unit and its two tensors."""
+    begin = 0
+    for group, first, second in zip(groups, tensors[::2], tensors[1::2], strict=True):
+        yield group, begin, first, second
+        begin += group.units

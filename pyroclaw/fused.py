@@ -1,0 +1,56 @@
+"""When the compiled loops of :mod:`pyroclaw.kernels` can do the work of several torch operations.
+
+They know plain float32 tensors on a CPU. For all others, and where numba is not installed, the same mathematics is
+written in torch next to each use of a kernel; values agree within float tolerance.
+"""
+
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+kernels: ModuleType | None
+try:
+    from pyroclaw import kernels
+except ImportError:  # numba has no version for every Python
+    kernels = None
+
+_PLAIN = (Tensor, torch.nn.Parameter)  # others, such as fake ones, may have no memory
+
+
+def fusable(*tensors: Tensor) -> bool:
+    """Whether kernels can read them, once they are contiguous.
+
+    >>> fusable(torch.ones(3), torch.ones(3, dtype=torch.float64))
+    False
+    """
+    return kernels is not None and all(
+        type(one) in _PLAIN and one.dtype == torch.float32 and one.device.type == "cpu" for one in tensors
+    )
+
+
+def addresses(*tensors: Tensor | None) -> list[int]:
+    """Of the first number of each contiguous tensor; 0 for none."""
+    return [0 if one is None else one.data_ptr() for one in tensors]
+
+
+def replicates_and_size(tensor: Tensor) -> tuple[int, int]:
+    """The first dimension, and the product of all others.
+
+    >>> replicates_and_size(torch.ones(3, 1, 4, 2)), replicates_and_size(torch.ones(()))
+    ((3, 8), (1, 1))
+    """
+    replicates = tensor.shape[0] if tensor.dim() else 1
+    return replicates, tensor.numel() // max(replicates, 1)
+
+
+def common_factor(grad: Tensor) -> Tensor | None:
+    """The number [replicates] that a sum over all other dimensions has sent back to each element, if one has.
+
+    >>> common_factor(torch.ones(3, 1, 1).expand(3, 4, 2))
+    tensor([1., 1., 1.])
+    >>> common_factor(torch.ones(3, 4, 2))
+    """
+    if grad.dim() == 0 or any(step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True)):
+        return None
+    return grad[(slice(None), *[0] * (grad.dim() - 1))].contiguous()
