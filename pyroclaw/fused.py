@@ -1,6 +1,6 @@
 """When the compiled loops of :mod:`pyroclaw.kernels` can do the work of several torch operations.
 
-They know plain float32 tensors on a CPU. For all others, and where numba is not installed, the same mathematics is
+They know plain tensors on a CPU, of float32 (and pictures of bytes). For all others, and where numba is not installed, the same mathematics is
 written in torch next to each use of a kernel; values agree within float tolerance.
 """
 
@@ -18,14 +18,16 @@ except ImportError:  # numba has no version for every Python
 _PLAIN = (Tensor, torch.nn.Parameter)  # others, such as fake ones, may have no memory
 
 
-def fusable(*tensors: Tensor) -> bool:
+def fusable(*tensors: Tensor, dtype: torch.dtype = torch.float32) -> bool:
     """Whether kernels can read them, once they are contiguous.
 
     >>> fusable(torch.ones(3), torch.ones(3, dtype=torch.float64))
     False
     """
-    return kernels is not None and all(
-        type(one) in _PLAIN and one.dtype == torch.float32 and one.device.type == "cpu" for one in tensors
+    if kernels is None or torch._C._are_functorch_transforms_active():  # whose tensors look plain, but are not
+        return False
+    return all(
+        type(one) in _PLAIN and one.dtype == dtype and one.device.type == "cpu" for one in tensors
     )
 
 
@@ -51,6 +53,8 @@ def common_factor(grad: Tensor) -> Tensor | None:
     tensor([1., 1., 1.])
     >>> common_factor(torch.ones(3, 4, 2))
     """
-    if grad.dim() == 0 or any(step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True)):
+    if grad.dim() == 0 or any(
+        step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True)
+    ):
         return None
     return grad[(slice(None), *[0] * (grad.dim() - 1))].contiguous()

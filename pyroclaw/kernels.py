@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 F = np.float32  # a plain constant would be a float64, and make all that it touches one too
 ZERO, HALF, ONE, TWO = F(0), F(0.5), F(1), F(2)
-SHRINK = F(0.05)
+SHRINK, PIXEL = F(0.05), F(1 / 255)
 LOG_2_HIGH, LOG_2_LOW = F(0.693359375), F(-2.12194440e-4)
 LOG_SERIES = tuple(
     F(c)
@@ -55,6 +55,16 @@ def _floats(typing: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return types.CPointer(types.float32)(types.int64), generate
+
+
+@intrinsic
+def _bytes(typing: Any, address: Any) -> Any:
+    """The address as one of bytes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.uint8)(types.int64), generate
 
 
 @intrinsic
@@ -150,7 +160,23 @@ def moments(gamma, variance, m, v, mu, nu, mean, spread, replicates, rows, colum
 
 @kernel
 def moment_slopes(
-    gamma, variance, m, v, mu, nu, to_mean, to_spread, to_gamma, to_variance, to_m, to_v, to_mu, to_nu, replicates, rows, columns
+    gamma,
+    variance,
+    m,
+    v,
+    mu,
+    nu,
+    to_mean,
+    to_spread,
+    to_gamma,
+    to_variance,
+    to_m,
+    to_v,
+    to_mu,
+    to_nu,
+    replicates,
+    rows,
+    columns,
 ):
     """Their gradients."""
     size, inputs = rows * columns, mu != 0
@@ -176,7 +202,9 @@ def moment_slopes(
             u, n = (mu[r, i], nu[r, i]) if inputs else (ONE, ZERO)
             own = u * u + n
             by_u, by_n = ZERO, ZERO
-            for j in range(columns):  # apart from the next loop, or there are too many addresses to see that none overlap
+            for j in range(
+                columns
+            ):  # apart from the next loop, or there are too many addresses to see that none overlap
                 k = i * columns + j
                 c, g, h = m[r, j] * m[r, j] + v[r, j], gamma[r, k], to_spread[r, k]
                 to_gamma[r, k] = to_mean[r, k] * u * m[r, j] + TWO * h * g * (u * u * v[r, j] + n * c)
@@ -215,7 +243,11 @@ def gain_slopes(p, sigmoid, s, to_mean, to_variance, to_p, to_a, to_s, replicate
     size = count * taps + bias
     p, sigmoid, s = _matrix(p, replicates, units), _matrix(sigmoid, replicates, units), _matrix(s, replicates, units)
     to_mean, to_variance = _matrix(to_mean, replicates, size), _matrix(to_variance, replicates, size)
-    to_p, to_a, to_s = _matrix(to_p, replicates, units), _matrix(to_a, replicates, units), _matrix(to_s, replicates, units)
+    to_p, to_a, to_s = (
+        _matrix(to_p, replicates, units),
+        _matrix(to_a, replicates, units),
+        _matrix(to_s, replicates, units),
+    )
     for r in range(replicates):
         for i in range(begin, begin + count):
             by_mean, by_variance = ZERO, ZERO
@@ -240,3 +272,38 @@ def draw(mean, variance, noise, replicates, size, floor):
             deviation, epsilon = np.sqrt(variance[r, i] + floor), noise[r, i]
             mean[r, i] += deviation * epsilon
             noise[r, i] = HALF * epsilon / deviation
+
+
+@kernel
+def transpose(matrix, out, replicates, rows, columns):
+    """The matrix [rows, columns] of each replicate as [columns, rows]."""
+    size = rows * columns
+    matrix, out = _matrix(matrix, replicates, size), _matrix(out, replicates, size)
+    for r in range(replicates):
+        for j in range(columns):
+            for i in range(rows):
+                out[r, j * rows + i] = matrix[r, i * columns + j]
+
+
+@kernel
+def turn(turned, grad, out, replicates, units, examples, inputs):
+    """∂yᵀ·x [units, inputs], turned, and under it the sums of ∂yᵀ [units, examples]: see :mod:`pyroclaw.products`."""
+    turned, grad = _matrix(turned, replicates, units * inputs), _matrix(grad, replicates, units * examples)
+    out = _matrix(out, replicates, (inputs + 1) * units)
+    for r in range(replicates):
+        for i in range(inputs):
+            for j in range(units):
+                out[r, i * units + j] = turned[r, j * inputs + i]
+        for j in range(units):
+            total = ZERO
+            for n in range(examples):
+                total += grad[r, j * examples + n]
+            out[r, inputs * units + j] = total
+
+
+@kernel
+def pixels(images, out, size):
+    """Bytes as float32 in [0, 1]."""
+    images, out = carray(_bytes(images), size), carray(_floats(out), size)
+    for i in range(size):
+        out[i] = F(images[i]) * PIXEL

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyroclaw.fused import addresses, fusable, kernels
+
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 SMALL = 100  # with fewer rows or columns MKL may be as fast,
 LONG = 10_000  # but not where each entry is a sum of so many
@@ -27,7 +29,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """
     if not _by_onednn(a, b):
         return torch.bmm(a, b)
-    return joined([_onednn(x, y).unsqueeze(0) for x, y in zip(a, b, strict=True)])
+    return _stacked([_onednn(x, y) for x, y in zip(a, b, strict=True)])
 
 
 def times(a: Tensor, b: Tensor) -> Tensor:
@@ -48,7 +50,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     tensor([[[4.],
              [4.]]])
     """
-    return _Linear.apply(x, weight) if _by_onednn(x, weight) else map_inputs(x, weight)
+    return _Linear.apply(x, weight) if _by_onednn(x, weight) else mapped(x, weight)
 
 
 class _Linear(torch.autograd.Function):
@@ -56,7 +58,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return joined([map_inputs(x[own], weight[own]) for own in pieces(x, weight)])
+        return mapped(x, weight)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -66,36 +68,47 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         to_x = product(grad, weight[:, :-1].mT) if ctx.needs_input_grad[0] else None
-        to_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
-        if to_weight is not None:
-            for own in pieces(x, weight):
-                write_gradient(to_weight[own], x[own], grad[own])
-        return to_x, to_weight
+        return to_x, weight_gradient(x, grad) if ctx.needs_input_grad[1] else None
 
 
-def pieces(x: Tensor, weight: Tensor) -> list[slice]:
-    """Replicates that are multiplied together: by oneDNN each alone."""
-    return [slice(r, r + 1) for r in range(len(x))] if _by_onednn(x, weight) else [slice(None)]
+def mapped(x: Tensor, weight: Tensor, squared: bool = False) -> Tensor:
+    """:func:`linear` of x or of x², for which torch knows no gradient if it is by oneDNN.
 
-
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Of the replicates, one after the other."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
-
-
-def map_inputs(x: Tensor, weight: Tensor) -> Tensor:
-    """:func:`linear` of one of the pieces."""
+    Where inputs are many, x² is as large as all else together. So by oneDNN it is made replicate by replicate, and never
+    kept: what was just squared is still in the cache when it is multiplied.
+    """
     if _by_onednn(x, weight):
-        return _onednn(x[0], weight[0, :-1], weight[0, -1]).unsqueeze(0)
+        each = zip(x, weight, strict=True)
+        return _stacked([_onednn(one.square() if squared else one, own[:-1], own[-1]) for one, own in each])
     weight, bias = weight.split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
-    return torch.baddbmm(bias, x, weight)
+    return torch.baddbmm(bias, x.square() if squared else x, weight)
 
 
-def write_gradient(out: Tensor, x: Tensor, grad: Tensor) -> None:
-    """∂W and ∂b of one of the pieces, as `out` [R, k + 1, m]."""
-    # oneDNN is faster at ∂yᵀ·x, by more than it takes to turn the result
-    out[:, :-1] = product(grad.mT, x).mT if _by_onednn(x, out) else torch.bmm(x.mT, grad)
-    out[:, -1:] = grad.sum(1, keepdim=True)
+def weight_gradient(x: Tensor, grad: Tensor, squared: bool = False) -> Tensor:
+    """∂W and ∂b of :func:`mapped` [R, k + 1, m], which is (∂yᵀ·x)ᵀ: both libraries are faster at this than at xᵀ·∂y, by
+    more than it takes a compiled loop to turn the result."""
+    out = grad.new_empty(len(x), x.shape[2] + 1, grad.shape[2])
+    if not fusable(x, grad):
+        out[:, :-1] = product(grad.mT, x.square() if squared else x).mT
+        out[:, -1:] = grad.sum(1, keepdim=True)
+        return out
+    grad = grad.contiguous()
+    columns = grad.new_empty(len(grad), *grad.shape[:0:-1])
+    kernels.transpose(*addresses(grad, columns), *grad.shape)
+    dimensions = *columns.shape[1:], x.shape[2]
+    if not _by_onednn(columns, x):
+        turned = torch.bmm(columns, x.square() if squared else x)
+        kernels.turn(*addresses(turned, columns, out), len(x), *dimensions)
+        return out
+    for one, column, own in zip(x, columns, out, strict=True):
+        turned = _onednn(column, one.square() if squared else one)
+        kernels.turn(*addresses(turned, column, own), 1, *dimensions)
+    return out
+
+
+def _stacked(parts: Sequence[Tensor]) -> Tensor:
+    """Of the replicates, one after the other."""
+    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(list(parts))
 
 
 def _onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
