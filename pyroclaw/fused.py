@@ -4,6 +4,7 @@ They know plain tensors on a CPU, of float32 (and pictures of bytes). For all ot
 written in torch next to each use of a kernel; values agree within float tolerance.
 """
 
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import torch
@@ -46,15 +47,31 @@ def replicates_and_size(tensor: Tensor) -> tuple[int, int]:
     return replicates, tensor.numel() // max(replicates, 1)
 
 
-def common_factor(grad: Tensor) -> Tensor | None:
-    """The number [replicates] that a sum over all other dimensions has sent back to each element, if one has.
+def weighted(
+    grad: Tensor, weight: float, write: Callable[..., None], needed: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """Slopes of elementwise functions, times a weight and the gradient `grad` to their values.
 
-    >>> common_factor(torch.ones(3, 1, 1).expand(3, 4, 2))
-    tensor([1., 1., 1.])
-    >>> common_factor(torch.ones(3, 4, 2))
+    :param write: (factors [replicates], one tensor for each slope): write the slopes, times the factor of each replicate.
+    :param needed: which of the slopes are.
     """
-    if grad.dim() == 0 or any(
-        step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True)
-    ):
+    factors, one_by_one = _common_factors(grad), False
+    if factors is None:
+        factors, one_by_one = grad.new_ones(replicates_and_size(grad)[0]), True
+    slopes = [torch.empty(grad.shape) for _ in needed]
+    write(weight * factors, *slopes)
+    return tuple(
+        (slope.mul_(grad) if one_by_one else slope) if by else None for slope, by in zip(slopes, needed, strict=True)
+    )
+
+
+def _common_factors(grad: Tensor) -> Tensor | None:
+    """The number [replicates] that a sum over all other dimensions sends back to each element, if one has.
+
+    >>> _common_factors(torch.ones(3, 1, 1).expand(3, 4, 2))
+    tensor([1., 1., 1.])
+    >>> _common_factors(torch.ones(3, 4, 2))
+    """
+    if not grad.dim() or any(step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True)):
         return None
-    return grad[(slice(None), *[0] * (grad.dim() - 1))].contiguous()
+    return grad[(slice(None), *[0] * (grad.dim() - 1))]

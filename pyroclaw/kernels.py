@@ -36,15 +36,35 @@ LOG_SERIES = tuple(
         3.3333331174e-1,
     )
 )
+LOG_2_INVERSE, LARGEST, SMALLEST = F(1.44269504088896341), F(127), F(-87.3)
+EXP_SERIES = tuple(
+    F(c)
+    for c in (
+        1.9875691500e-4,
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    )
+)
 
 
 def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
     """The loop, compiled when it is first called, and kept on disk if there is a place for it."""
-    options = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy"}
+    return _compiled(loop, {"contract", "nsz", "arcp"})
+
+
+def summing(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel whose sums may be taken in any order."""
+    return _compiled(loop, {"contract", "nsz", "arcp", "reassoc"})
+
+
+def _compiled(loop: Callable[..., Any], liberties: set[str]) -> Callable[..., Any]:
     try:
-        return njit(cache=True, **options)(loop)
+        return njit(cache=True, fastmath=liberties, error_model="numpy")(loop)
     except RuntimeError:  # neither the package's folder nor the user's cache can be written to
-        return njit(**options)(loop)
+        return njit(fastmath=liberties, error_model="numpy")(loop)
 
 
 @intrinsic
@@ -82,6 +102,18 @@ def _exponent_and_mantissa(typing: Any, x: Any) -> Any:
     return types.UniTuple(types.float32, 2)(types.float32), generate
 
 
+@intrinsic
+def _power_of_2(typing: Any, exponent: Any) -> Any:
+    """2^e of a whole number of float32, if it is a normal number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, real = context.get_value_type(types.int32), context.get_value_type(types.float32)
+        biased = builder.add(builder.fptosi(arguments[0], word), word(127))
+        return builder.bitcast(builder.shl(biased, word(23)), real)
+
+    return types.float32(types.float32), generate
+
+
 @njit(inline="always")
 def _matrix(address, rows, columns):
     return carray(_floats(address), (rows, columns))
@@ -96,6 +128,19 @@ def _log(x):
     for c in LOG_SERIES[1:]:
         series = series * y + c
     return y + (y * y * (series * y - HALF) + exponent * LOG_2_LOW) + exponent * LOG_2_HIGH
+
+
+@njit(inline="always")
+def _exp(x):
+    """As above; 0 where the result would lose digits."""
+    exponent = np.floor(x * LOG_2_INVERSE + HALF)
+    exponent = exponent if exponent < LARGEST else LARGEST  # of NaN too, which is no whole number
+    y = x - exponent * LOG_2_HIGH - exponent * LOG_2_LOW
+    series = EXP_SERIES[0]
+    for c in EXP_SERIES[1:]:
+        series = series * y + c
+    power = (series * (y * y) + y + ONE) * _power_of_2(exponent)
+    return ZERO if x < SMALLEST else power
 
 
 @kernel
@@ -158,7 +203,7 @@ def moments(gamma, variance, m, v, mu, nu, mean, spread, replicates, rows, colum
                 spread[r, k] = g * g * (u * u * v[r, j] + n * c) + variance[r, k] * ((u * u + n) * c)
 
 
-@kernel
+@summing
 def moment_slopes(
     gamma,
     variance,
@@ -285,7 +330,7 @@ def transpose(matrix, out, replicates, rows, columns):
                 out[r, j * rows + i] = matrix[r, i * columns + j]
 
 
-@kernel
+@summing
 def turn(turned, grad, out, replicates, units, examples, inputs):
     """∂yᵀ·x [units, inputs], turned, and under it the sums of ∂yᵀ [units, examples]: see :mod:`pyroclaw.products`."""
     turned, grad = _matrix(turned, replicates, units * inputs), _matrix(grad, replicates, units * examples)
@@ -307,3 +352,44 @@ def pixels(images, out, size):
     images, out = carray(_bytes(images), size), carray(_floats(out), size)
     for i in range(size):
         out[i] = F(images[i]) * PIXEL
+
+
+@kernel
+def exponential(x, out, replicates, size):
+    """e^x."""
+    x, out = _matrix(x, replicates, size), _matrix(out, replicates, size)
+    for r in range(replicates):
+        for i in range(size):
+            out[r, i] = _exp(x[r, i])
+
+
+@kernel
+def gaussian_value(mean, variance, prior, precision, log_variance, value, replicates, size, beta, lam, floor):
+    """The tempered KL between Gaussians: see :mod:`pyroclaw.distributions.gaussian_kl`."""
+    mean, variance = _matrix(mean, replicates, size), _matrix(variance, replicates, size)
+    prior, precision = _matrix(prior, replicates, size), _matrix(precision, replicates, size)
+    log_variance, value = _matrix(log_variance, replicates, size), _matrix(value, replicates, size)
+    half, lam, floor = F(beta) * HALF, F(lam), F(floor)
+    for r in range(replicates):
+        for i in range(size):
+            v, distance = variance[r, i], mean[r, i] - prior[r, i]
+            v = floor if v < floor else v
+            spread = (v + lam * distance * distance) * precision[r, i]
+            value[r, i] = half * (spread + log_variance[r, i] - _log(v) - ONE)
+
+
+@kernel
+def gaussian_slopes(
+    mean, variance, prior, precision, to_mean, to_variance, replicates, size, weights, lam, floor
+):
+    """Its gradients, weighted by one number for each replicate."""
+    mean, variance = _matrix(mean, replicates, size), _matrix(variance, replicates, size)
+    prior, precision = _matrix(prior, replicates, size), _matrix(precision, replicates, size)
+    to_mean, to_variance = _matrix(to_mean, replicates, size), _matrix(to_variance, replicates, size)
+    weights, lam, floor = _matrix(weights, replicates, 1), F(lam), F(floor)
+    for r in range(replicates):
+        for i in range(size):
+            v, distance = variance[r, i], mean[r, i] - prior[r, i]
+            v = floor if v < floor else v
+            to_mean[r, i] = weights[r, 0] * lam * distance * precision[r, i]
+            to_variance[r, i] = weights[r, 0] * HALF * (precision[r, i] - ONE / v)

@@ -19,6 +19,7 @@ from pyroclaw.fused import addresses, fusable, kernels
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 SMALL = 100  # with fewer rows or columns MKL may be as fast,
 LONG = 10_000  # but not where each entry is a sum of so many
+NARROW = 16  # up to so many columns MKL is faster at the transpose
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -50,7 +51,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     tensor([[[4.],
              [4.]]])
     """
-    return _Linear.apply(x, weight) if _by_onednn(x, weight) else mapped(x, weight)
+    return _Linear.apply(x, weight) if _by_onednn(x, weight) else _by_mkl(x, weight)
 
 
 class _Linear(torch.autograd.Function):
@@ -72,7 +73,7 @@ class _Linear(torch.autograd.Function):
 
 
 def mapped(x: Tensor, weight: Tensor, squared: bool = False) -> Tensor:
-    """:func:`linear` of x or of x², for which torch knows no gradient if it is by oneDNN.
+    """:func:`linear` of x or of x², without a gradient.
 
     Where inputs are many, x² is as large as all else together. So by oneDNN it is made replicate by replicate, and never
     kept: what was just squared is still in the cache when it is multiplied.
@@ -80,8 +81,10 @@ def mapped(x: Tensor, weight: Tensor, squared: bool = False) -> Tensor:
     if _by_onednn(x, weight):
         each = zip(x, weight, strict=True)
         return _stacked([_onednn(one.square() if squared else one, own[:-1], own[-1]) for one, own in each])
-    weight, bias = weight.split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
-    return torch.baddbmm(bias, x.square() if squared else x, weight)
+    x = x.square() if squared else x
+    if weight.shape[2] > NARROW or not fusable(x, weight):
+        return _by_mkl(x, weight)
+    return _transposed(torch.bmm(weight[:, :-1].mT, x.mT)).add_(weight[:, -1:])
 
 
 def weight_gradient(x: Tensor, grad: Tensor, squared: bool = False) -> Tensor:
@@ -92,9 +95,7 @@ def weight_gradient(x: Tensor, grad: Tensor, squared: bool = False) -> Tensor:
         out[:, :-1] = product(grad.mT, x.square() if squared else x).mT
         out[:, -1:] = grad.sum(1, keepdim=True)
         return out
-    grad = grad.contiguous()
-    columns = grad.new_empty(len(grad), *grad.shape[:0:-1])
-    kernels.transpose(*addresses(grad, columns), *grad.shape)
+    columns = _transposed(grad.contiguous())
     dimensions = *columns.shape[1:], x.shape[2]
     if not _by_onednn(columns, x):
         turned = torch.bmm(columns, x.square() if squared else x)
@@ -109,6 +110,18 @@ def weight_gradient(x: Tensor, grad: Tensor, squared: bool = False) -> Tensor:
 def _stacked(parts: Sequence[Tensor]) -> Tensor:
     """Of the replicates, one after the other."""
     return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(list(parts))
+
+
+def _by_mkl(x: Tensor, weight: Tensor) -> Tensor:
+    weight, bias = weight.split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
+    return torch.baddbmm(bias, x, weight)
+
+
+def _transposed(matrices: Tensor) -> Tensor:
+    """Of contiguous matrices that are :func:`~pyroclaw.fused.fusable`."""
+    out = matrices.new_empty(len(matrices), *matrices.shape[:0:-1])
+    kernels.transpose(*addresses(matrices, out), *matrices.shape)
+    return out
 
 
 def _onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:

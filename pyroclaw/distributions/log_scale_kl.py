@@ -39,7 +39,7 @@ from torch.autograd.function import once_differentiable
 from pyroclaw.distributions.chunks import chunks
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
 from pyroclaw.errors import InputError
-from pyroclaw.fused import addresses, common_factor, fusable, kernels, replicates_and_size
+from pyroclaw.fused import addresses, fusable, kernels, replicates_and_size, weighted
 
 RATIO_FLOOR = 1e-10
 MINIMUM = -0.5 * math.log(math.pi * math.e) + 0.5 * float(digamma(0.5))
@@ -118,17 +118,13 @@ class _FusedLogScaleKL(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        mean, variance = ctx.saved_tensors
-        replicates, size = replicates_and_size(mean)
-        common = common_factor(grad)
-        factors = ctx.weight * (grad.new_ones(replicates) if common is None else common)
-        slopes = torch.empty_like(mean), torch.empty_like(mean)
-        kernels.log_scale_slopes(
-            *addresses(mean, variance, *slopes), replicates, size, factors.data_ptr(), _FLOORS, _series()[1]
-        )
-        if common is None:
-            slopes = slopes[0].mul_(grad), slopes[1].mul_(grad)
-        return *(slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad, strict=False)), None
+        def write(factors: torch.Tensor, *slopes: torch.Tensor) -> None:
+            size = replicates_and_size(grad)
+            kernels.log_scale_slopes(
+                *addresses(*ctx.saved_tensors, *slopes), *size, factors.data_ptr(), _FLOORS, _series()[1]
+            )
+
+        return *weighted(grad, ctx.weight, write, ctx.needs_input_grad[:2]), None
 
 
 def _value_and_slopes(
