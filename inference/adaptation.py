@@ -41,22 +41,22 @@ class Adaptation(NamedTuple):
         """
         inputs, *columns = grouped_gains(*self, _groups(net, adapt_input))
         gains: dict[str, tuple[Moments, ...]] = {
-            layer.name: (_shaped(own, 1, layer.units),) for layer, own in zip(net.layers, columns, strict=True)
+            layer.name: (own,) for layer, own in zip(net.layers, columns, strict=True)
         }
         if adapt_input:
-            gains[net.layers[0].name] += (_shaped(inputs, net.layers[0].fan_in + 1, 1),)
+            gains[net.layers[0].name] += (inputs,)
         return gains
 
     def mean_scales(self, net: Net, adapt_input: bool) -> dict[str, tuple[Tensor, Tensor]]:
         """The mean gain of each layer's weights as scales of its rows [R, fan-in + 1] and columns [R, units]."""
         (inputs, _), *columns = grouped_gains(*self, _groups(net, adapt_input))
         scales = {
-            layer.name: (own.new_ones(len(own), layer.fan_in + 1), own)
+            layer.name: (own.new_ones(len(own), layer.fan_in + 1), own.flatten(1))
             for layer, (own, _) in zip(net.layers, columns, strict=True)
         }
         if adapt_input:
             first = net.layers[0].name
-            scales[first] = inputs, scales[first][1]
+            scales[first] = inputs.flatten(1), scales[first][1]
         return scales
 
 
@@ -68,9 +68,4 @@ def unit_counts(net: Net, adapt_input: bool) -> list[int]:
 def _groups(net: Net, adapt_input: bool) -> list[Group]:
     """The same units; those of the input scale rows of the first layer's weights, of which the last is the bias."""
     inputs, *layers = unit_counts(net, adapt_input)
-    return [Group(inputs, net.taps, bias=adapt_input), *map(Group, layers)]
-
-
-def _shaped(moments: Moments, rows: int, columns: int) -> Moments:
-    mean, variance = moments
-    return mean.view(-1, 1, rows, columns), variance.view(-1, 1, rows, columns)
+    return [Group(inputs, net.taps, bias=adapt_input, rows=True), *map(Group, layers)]

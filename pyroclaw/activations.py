@@ -33,7 +33,7 @@ def reparameterised(mean: Tensor, variance: Tensor, streams: Streams) -> Tensor:
 
 
 def draw(mean: Tensor, variance: Tensor, noise: Tensor) -> None:
-    """Write h over μ and ∂h/∂v over ε, which are contiguous; v may be overwritten too."""
+    """Write h over μ and ∂h/∂v over ε; all are contiguous, and v may be overwritten too."""
     if fusable(mean, variance, noise):
         kernels.draw(*addresses(mean, variance, noise), *replicates_and_size(mean), VARIANCE_FLOOR)
         return

@@ -24,7 +24,7 @@ def drawn_linear(x: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Te
     :param x: inputs [R, n, k].
     :param mean: M [R, k + 1, m], whose last row is the bias.
     :param variance: V, as M.
-    :param noise: ε [R, n, m], which is overwritten.
+    :param noise: ε [R, n, m], contiguous, which is overwritten.
     """
     return _DrawnLinear.apply(x, mean, variance, noise)
 

@@ -1,7 +1,7 @@
 """e^x of log-variances, with the gradient ∂y · e^x.
 
 There is one for each weight in every step. By a compiled loop (:mod:`pyroclaw.fused`) it takes a fifth of the time of
-torch's, and is as exact but for numbers below 1e-38, which are 0.
+torch's; it errs by 3e-7 of a number at most, and numbers below 1e-38 are 0.
 """
 
 from typing import Any

@@ -1,19 +1,19 @@
 """When the compiled loops of :mod:`pyroclaw.kernels` can do the work of several torch operations.
 
-They know plain tensors on a CPU, of float32 (and pictures of bytes). For all others, and where numba is not installed, the same mathematics is
+They know plain float32 tensors on a CPU. For all others, and where numba is not installed, the same mathematics is
 written in torch next to each use of a kernel; values agree within float tolerance.
 """
 
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
-kernels: ModuleType | None
+kernels: Any
 try:
     from pyroclaw import kernels
-except ImportError:  # numba has no version for every Python
+except ImportError:  # there is not a numba for every Python
     kernels = None
 
 _PLAIN = (Tensor, torch.nn.Parameter)  # others, such as fake ones, may have no memory
@@ -22,19 +22,19 @@ _PLAIN = (Tensor, torch.nn.Parameter)  # others, such as fake ones, may have no 
 def fusable(*tensors: Tensor, dtype: torch.dtype = torch.float32) -> bool:
     """Whether kernels can read them, once they are contiguous.
 
+    :param dtype: that they have to have.
+
     >>> fusable(torch.ones(3), torch.ones(3, dtype=torch.float64))
     False
     """
     if kernels is None or torch._C._are_functorch_transforms_active():  # whose tensors look plain, but are not
         return False
-    return all(
-        type(one) in _PLAIN and one.dtype == dtype and one.device.type == "cpu" for one in tensors
-    )
+    return all(type(one) in _PLAIN and one.dtype == dtype and one.device.type == "cpu" for one in tensors)
 
 
-def addresses(*tensors: Tensor | None) -> list[int]:
+def addresses(*tensors: Tensor | None) -> tuple[int, ...]:
     """Of the first number of each contiguous tensor; 0 for none."""
-    return [0 if one is None else one.data_ptr() for one in tensors]
+    return tuple(0 if one is None else one.data_ptr() for one in tensors)
 
 
 def replicates_and_size(tensor: Tensor) -> tuple[int, int]:
@@ -52,26 +52,28 @@ def weighted(
 ) -> tuple[Tensor | None, ...]:
     """Slopes of elementwise functions, times a weight and the gradient `grad` to their values.
 
-    :param write: (factors [replicates], one tensor for each slope): write the slopes, times the factor of each replicate.
+    :param write: (factors [replicates], a tensor for each slope): write the slopes, times the factor of each replicate.
     :param needed: which of the slopes are.
     """
     factors, one_by_one = _common_factors(grad), False
     if factors is None:
         factors, one_by_one = grad.new_ones(replicates_and_size(grad)[0]), True
-    slopes = [torch.empty(grad.shape) for _ in needed]
-    write(weight * factors, *slopes)
+    slopes = [grad.new_empty(grad.shape) for _ in needed]
+    write((weight * factors).contiguous(), *slopes)
     return tuple(
         (slope.mul_(grad) if one_by_one else slope) if by else None for slope, by in zip(slopes, needed, strict=True)
     )
 
 
 def _common_factors(grad: Tensor) -> Tensor | None:
-    """The number [replicates] that a sum over all other dimensions sends back to each element, if one has.
+    """The numbers [replicates] that a sum over all other dimensions sends back, if `grad` comes of one.
 
     >>> _common_factors(torch.ones(3, 1, 1).expand(3, 4, 2))
     tensor([1., 1., 1.])
     >>> _common_factors(torch.ones(3, 4, 2))
     """
-    if not grad.dim() or any(step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True)):
+    if not grad.dim() or any(
+        step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True)
+    ):
         return None
     return grad[(slice(None), *[0] * (grad.dim() - 1))]

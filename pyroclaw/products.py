@@ -30,7 +30,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """
     if not _by_onednn(a, b):
         return torch.bmm(a, b)
-    return _stacked([_onednn(x, y) for x, y in zip(a, b, strict=True)])
+    return _stacked([_onednn(x, y) for x, y in zip(_dense(a), _dense(b).mT, strict=True)])
 
 
 def times(a: Tensor, b: Tensor) -> Tensor:
@@ -75,12 +75,12 @@ class _Linear(torch.autograd.Function):
 def mapped(x: Tensor, weight: Tensor, squared: bool = False) -> Tensor:
     """:func:`linear` of x or of x², without a gradient.
 
-    Where inputs are many, x² is as large as all else together. So by oneDNN it is made replicate by replicate, and never
-    kept: what was just squared is still in the cache when it is multiplied.
+    Where inputs are many, x² is as large as all else together. So by oneDNN it is made replicate by replicate, and
+    never kept: what was just squared is still in the cache when it is multiplied.
     """
     if _by_onednn(x, weight):
-        each = zip(x, weight, strict=True)
-        return _stacked([_onednn(one.square() if squared else one, own[:-1], own[-1]) for one, own in each])
+        each = zip(_dense(x), _dense(weight[:, :-1]).mT, weight[:, -1], strict=True)
+        return _stacked([_onednn(one.square() if squared else one, *own) for one, *own in each])
     x = x.square() if squared else x
     if weight.shape[2] > NARROW or not fusable(x, weight):
         return _by_mkl(x, weight)
@@ -101,7 +101,7 @@ def weight_gradient(x: Tensor, grad: Tensor, squared: bool = False) -> Tensor:
         turned = torch.bmm(columns, x.square() if squared else x)
         kernels.turn(*addresses(turned, columns, out), len(x), *dimensions)
         return out
-    for one, column, own in zip(x, columns, out, strict=True):
+    for one, column, own in zip(_dense(x).mT, columns, out, strict=True):
         turned = _onednn(column, one.square() if squared else one)
         kernels.turn(*addresses(turned, column, own), 1, *dimensions)
     return out
@@ -125,12 +125,14 @@ def _transposed(matrices: Tensor) -> Tensor:
 
 
 def _onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    return ONEDNN(_dense(a), _dense(b).mT, bias, "none", [], "")  # type: ignore[misc]
+    """a [n, k] times the transpose of b [m, k]."""
+    return ONEDNN(a, b, bias, "none", [], "")  # type: ignore[misc]
 
 
-def _dense(matrix: Tensor) -> Tensor:
+def _dense(matrices: Tensor) -> Tensor:
     """By rows or by columns; for other layouts oneDNN has no kernel, and takes hundreds of times as long."""
-    return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()
+    one = matrices[0]
+    return matrices if one.is_contiguous() or one.mT.is_contiguous() else matrices.contiguous()
 
 
 def _by_onednn(a: Tensor, b: Tensor) -> bool:

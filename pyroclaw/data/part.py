@@ -124,7 +124,7 @@ def _scaled(pixels: Tensor) -> Tensor:
     """Bytes as [0, 1]."""
     if not fusable(pixels, dtype=torch.uint8):
         return pixels.to(torch.float32).mul_(1 / 255)
-    pixels, scaled = pixels.contiguous(), torch.empty(pixels.shape)
+    pixels, scaled = pixels.contiguous(), torch.empty(pixels.shape, dtype=torch.float32)
     kernels.pixels(*addresses(pixels, scaled), pixels.numel())
     return scaled
 

@@ -30,21 +30,28 @@ from pyroclaw.fused import addresses, fusable, kernels
 
 
 class Group(NamedTuple):
-    """Units whose gains scale the same dimension of a matrix."""
+    """Units whose gains scale the rows or the columns of a matrix."""
 
     units: int
-    taps: int = 1  # entries in a row that each of them scales
-    bias: bool = False  # whether one more entry follows, which nothing scales
+    taps: int = 1  # rows or columns one after the other that each of them scales
+    bias: bool = False  # whether one more follows, which nothing scales
+    rows: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a moment, to broadcast against the matrix [R, 1, rows, columns]."""
+        size = self.units * self.taps + self.bias
+        return (1, size, 1) if self.rows else (1, 1, size)
 
 
 def grouped_gains(p: Tensor, a: Tensor, s: Tensor, groups: Sequence[Group]) -> list[Moments]:
-    """Means and variances [R, units · taps + bias] of the gains of each group.
+    """Means and variances [R, 1, rows, 1] or [R, 1, 1, columns] of the gains of each group.
 
     :param p: probabilities of adapting [R, U] of all units, group by group; a and s as p.
 
     >>> p, a, s = torch.full((1, 2), 0.5), torch.zeros(1, 2), torch.full((1, 2), 4.0)
     >>> grouped_gains(p, a, s, [Group(1), Group(1, bias=True)])[1]
-    (tensor([[1.5000, 1.0000]]), tensor([[0.2500, 0.0000]]))
+    (tensor([[[[1.5000, 1.0000]]]]), tensor([[[[0.2500, 0.0000]]]]))
     """
     if fusable(p, a, s):
         found = _Gains.apply(p, a, s, groups)
@@ -60,16 +67,16 @@ def grouped_gains(p: Tensor, a: Tensor, s: Tensor, groups: Sequence[Group]) -> l
 
 def _entries(units: Tensor, group: Group, bias: float) -> Tensor:
     entries = units.repeat_interleave(group.taps, dim=1) if group.taps > 1 else units
-    return F.pad(entries, (0, 1), value=bias) if group.bias else entries
+    return (F.pad(entries, (0, 1), value=bias) if group.bias else entries).view(-1, *group.shape)
 
 
 class _Gains(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, p: Tensor, a: Tensor, s: Tensor, groups: Sequence[Group]) -> tuple[Tensor, ...]:
         inputs = p.contiguous(), torch.sigmoid(a).contiguous(), s.contiguous()
-        found = [p.new_empty(len(p), group.units * group.taps + group.bias) for group in groups for _ in range(2)]
+        found = [p.new_empty(len(p), *group.shape) for group in groups for _ in range(2)]
         for group, begin, mean, variance in _each(groups, found):
-            kernels.gains(*addresses(*inputs, mean, variance), *p.shape, begin, *group)
+            kernels.gains(*addresses(*inputs, mean, variance), *p.shape, begin, *group[:3])
         ctx.save_for_backward(*inputs)
         ctx.groups = groups
         return tuple(found)
@@ -80,7 +87,7 @@ class _Gains(torch.autograd.Function):
         inputs = ctx.saved_tensors
         slopes = [torch.empty_like(inputs[0]) for _ in range(3)]
         for group, begin, *own in _each(ctx.groups, [grad.contiguous() for grad in grads]):
-            kernels.gain_slopes(*addresses(*inputs, *own, *slopes), *inputs[0].shape, begin, *group)
+            kernels.gain_slopes(*addresses(*inputs, *own, *slopes), *inputs[0].shape, begin, *group[:3])
         return *(slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad, strict=False)), None
 
 

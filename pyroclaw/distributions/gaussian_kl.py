@@ -57,9 +57,7 @@ class _FusedGaussianKL(torch.autograd.Function):
         *tensors, beta, lam = arguments
         tensors = [one.contiguous() for one in tensors]
         value = torch.empty_like(tensors[0])
-        kernels.gaussian_value(
-            *addresses(*tensors, value), *replicates_and_size(value), beta, lam, VARIANCE_FLOOR
-        )
+        kernels.gaussian_value(*addresses(*tensors, value), *replicates_and_size(value), beta, lam, VARIANCE_FLOOR)
         ctx.save_for_backward(*tensors[:4])
         ctx.beta, ctx.lam = beta, lam
         return value

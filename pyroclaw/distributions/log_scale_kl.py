@@ -12,8 +12,8 @@ For q = N(M, V) and p(w) = 1/|w| the divergence depends on t = M²/(2V) alone, t
 with ψ the digamma function and D Dawson's integral; hence dKL/dlog ρ = -√t D(√t). F has neither a closed form nor a
 fast series for all t, but F - ½ log(1 + t/10) and (1 + t/10) D(√t)/√t are smooth and bounded functions of
 z = 1/(1 + t/10) ∈ [0, 1]: each is one polynomial in z - ½, found once by Chebyshev interpolation. The degree is
-chosen by dtype; the interpolation errs by less than 1e-12 in float64 and 2e-6 in float32. Where there are compiled loops
-value and gradients take one pass each over the weights (:mod:`pyroclaw.fused`).
+chosen by dtype; the interpolation errs by less than 1e-12 in float64 and 2e-6 in float32. By compiled loops
+(:mod:`pyroclaw.fused`) value and gradients take one pass over the weights each.
 
 Limits, and how each is held:
 

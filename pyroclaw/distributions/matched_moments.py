@@ -112,7 +112,7 @@ class _FusedMoments(torch.autograd.Function):
         inputs = ctx.saved_tensors
         slopes = [None if one is None else torch.empty_like(one) for one in inputs]
         grads = tuple(grad.contiguous() for grad in grads)
-        kernels.moment_slopes(*addresses(*inputs, *grads, *slopes), *_dimensions(inputs[0]))
+        kernels.moment_slopes(addresses(*inputs), addresses(*grads), addresses(*slopes), *_dimensions(inputs[0]))
         return tuple(slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad, strict=True))
 
 
