@@ -73,22 +73,28 @@ def _entries(units: Tensor, group: Group, bias: float) -> Tensor:
 class _Gains(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, p: Tensor, a: Tensor, s: Tensor, groups: Sequence[Group]) -> tuple[Tensor, ...]:
-        inputs = p.contiguous(), torch.sigmoid(a).contiguous(), s.contiguous()
+        phi = torch.sigmoid(a)
+        # A task starts at b = 0, where p has no gradient. A compiled loop would not round the product before 1 is taken
+        # from it, and Adam would make whole steps of the sign of what is left.
+        p, b = p.contiguous(), (s * phi).sub_(1)
         found = [p.new_empty(len(p), *group.shape) for group in groups for _ in range(2)]
-        for group, begin, mean, variance in _each(groups, found):
-            kernels.gains(*addresses(*inputs, mean, variance), *p.shape, begin, *group[:3])
-        ctx.save_for_backward(*inputs)
+        for group, begin, *moments in _each(groups, found):
+            kernels.gains(*addresses(p, b, *moments), *p.shape, begin, *group[:3])
+        ctx.save_for_backward(p, b, phi, s)
         ctx.groups = groups
         return tuple(found)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        inputs = ctx.saved_tensors
-        slopes = [torch.empty_like(inputs[0]) for _ in range(3)]
+        p, b, phi, s = ctx.saved_tensors
+        to_p, to_b = torch.empty_like(p), torch.empty_like(p)
         for group, begin, *own in _each(ctx.groups, [grad.contiguous() for grad in grads]):
-            kernels.gain_slopes(*addresses(*inputs, *own, *slopes), *inputs[0].shape, begin, *group[:3])
-        return *(slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad, strict=False)), None
+            kernels.gain_slopes(*addresses(p, b, *own, to_p, to_b), *p.shape, begin, *group[:3])
+        needed = ctx.needs_input_grad
+        to_s = to_b * phi if needed[1] or needed[2] else None
+        to_a = (to_s * s).mul_(1 - phi) if needed[1] else None
+        return to_p if needed[0] else None, to_a, to_s if needed[2] else None, None
 
 
 def _each(groups: Sequence[Group], tensors: Sequence[Tensor]):

@@ -1,6 +1,6 @@
 """Moments of adapted weights and of the gains that adapt them, and their gradients."""
 
-from pyroclaw.kernels.compiling import ONE, TWO, ZERO, kernel, matrix, pair, summing
+from pyroclaw.kernels.compiling import ONE, TWO, ZERO, kernel, pair, summing
 
 
 @kernel
@@ -57,37 +57,33 @@ def moment_slopes(inputs, grads, slopes, replicates, rows, columns):
 
 
 @kernel
-def gains(p, sigmoid, s, mean, variance, replicates, units, begin, count, taps, bias):
+def gains(p, b, mean, variance, replicates, units, begin, count, taps, bias):
     """Of units from `begin` on, each `taps` times, and 1 for a bias: see :mod:`pyroclaw.distributions.gains`."""
     size = count * taps + bias
-    (p, sigmoid), s = pair(p, sigmoid, replicates, units), matrix(s, replicates, units)
+    p, b = pair(p, b, replicates, units)
     mean, variance = pair(mean, variance, replicates, size)
     for r in range(replicates):
         for k in range(count * taps):
             i = begin + k // taps
-            b = s[r, i] * sigmoid[r, i] - ONE
-            mean[r, k] = ONE + b * p[r, i]
-            variance[r, k] = b * b * (p[r, i] * (ONE - p[r, i]))
+            mean[r, k] = ONE + b[r, i] * p[r, i]
+            variance[r, k] = b[r, i] * b[r, i] * (p[r, i] * (ONE - p[r, i]))
         if bias:
             mean[r, size - 1], variance[r, size - 1] = ONE, ZERO
 
 
 @kernel
-def gain_slopes(p, sigmoid, s, to_mean, to_variance, to_p, to_a, to_s, replicates, units, begin, count, taps, bias):
+def gain_slopes(p, b, to_mean, to_variance, to_p, to_b, replicates, units, begin, count, taps, bias):
     """Their gradients."""
     size = count * taps + bias
-    (p, sigmoid), s = pair(p, sigmoid, replicates, units), matrix(s, replicates, units)
+    p, b = pair(p, b, replicates, units)
     to_mean, to_variance = pair(to_mean, to_variance, replicates, size)
-    (to_p, to_a), to_s = pair(to_p, to_a, replicates, units), matrix(to_s, replicates, units)
+    to_p, to_b = pair(to_p, to_b, replicates, units)
     for r in range(replicates):
         for i in range(begin, begin + count):
             by_mean, by_variance = ZERO, ZERO
-            for tap in range((i - begin) * taps, (i - begin + 1) * taps):
-                by_mean += to_mean[r, tap]
-                by_variance += to_variance[r, tap]
-            f, q = sigmoid[r, i], p[r, i]
-            b = s[r, i] * f - ONE
-            to_b = by_mean * q + TWO * by_variance * b * (q * (ONE - q))
-            to_p[r, i] = by_mean * b + by_variance * b * b * (ONE - TWO * q)
-            to_a[r, i] = to_b * s[r, i] * f * (ONE - f)
-            to_s[r, i] = to_b * f
+            for k in range((i - begin) * taps, (i - begin + 1) * taps):
+                by_mean += to_mean[r, k]
+                by_variance += to_variance[r, k]
+            f, q = b[r, i], p[r, i]
+            to_p[r, i] = by_mean * f + by_variance * f * f * (ONE - TWO * q)
+            to_b[r, i] = by_mean * q + TWO * by_variance * f * (q * (ONE - q))
