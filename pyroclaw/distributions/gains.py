@@ -67,7 +67,7 @@ def grouped_gains(p: Tensor, a: Tensor, s: Tensor, groups: Sequence[Group]) -> l
 
 def _entries(units: Tensor, group: Group, bias: float) -> Tensor:
     entries = units.repeat_interleave(group.taps, dim=1) if group.taps > 1 else units
-    return (F.pad(entries, (0, 1), value=bias) if group.bias else entries).view(-1, *group.shape)
+    return (F.pad(entries, (0, 1), value=bias) if group.bias else entries).view(len(units), *group.shape)
 
 
 class _Gains(torch.autograd.Function):

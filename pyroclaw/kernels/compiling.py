@@ -26,12 +26,12 @@ _EXP_SERIES = tuple(map(F, _EXP))
 
 def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
     """The loop, compiled when it is first called, and kept on disk if there is a place for it."""
-    return _compiled(loop, {"contract", "nsz", "arcp"})
+    return _compiled(loop, {"contract", "nsz"})
 
 
 def summing(loop: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel whose sums may be taken in any order."""
-    return _compiled(loop, {"contract", "nsz", "arcp", "reassoc"})
+    return _compiled(loop, {"contract", "nsz", "reassoc"})
 
 
 def _compiled(loop: Callable[..., Any], liberties: set[str]) -> Callable[..., Any]:
