@@ -72,8 +72,8 @@ def _common_factors(grad: Tensor) -> Tensor | None:
     tensor([1., 1., 1.])
     >>> _common_factors(torch.ones(3, 4, 2))
     """
-    if not grad.dim() or any(
-        step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True)
-    ):
+    spread = (step and length > 1 for step, length in zip(grad.stride()[1:], grad.shape[1:], strict=True))
+    if not grad.dim() or not grad.numel() or any(spread):
         return None
-    return grad[(slice(None), *[0] * (grad.dim() - 1))]
+    first: tuple[slice | int, ...] = (slice(None), *[0] * (grad.dim() - 1))
+    return grad[first]

@@ -98,12 +98,11 @@ class _MatchedMoments(torch.autograd.Function):
 
 class _FusedMoments(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *inputs: Tensor | None) -> Moments:
-        inputs = tuple(None if one is None else one.contiguous() for one in inputs)
-        gamma = inputs[0]
+    def forward(ctx: Any, gamma: Tensor, *others: Tensor | None) -> Moments:
+        gamma, rest = gamma.contiguous(), [None if one is None else one.contiguous() for one in others]
         mean, spread = torch.empty_like(gamma), torch.empty_like(gamma)
-        kernels.moments(*addresses(*inputs, mean, spread), *_dimensions(gamma))
-        ctx.save_for_backward(*inputs)
+        kernels.moments(*addresses(gamma, *rest, mean, spread), *_dimensions(gamma))
+        ctx.save_for_backward(gamma, *rest)
         return mean, spread
 
     @staticmethod

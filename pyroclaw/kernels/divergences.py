@@ -95,7 +95,7 @@ def half_spread(variance, a, g, value, replicates, rows, columns, floor):
                 v = variance[r, i * columns + j]
                 v = floor if v < floor else v
                 part += v * a[r, i] * g[r, j] - log(v)
-            total += part
+            total += float(part)
         value[r, 0] = F(0.5 * total)
 
 

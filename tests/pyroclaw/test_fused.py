@@ -191,6 +191,10 @@ def test_matrices_that_lie_otherwise_are_copied():
     torch.testing.assert_close(log_scale_kl(mean, variance), log_scale_kl(mean.clone(), variance.clone()))
     torch.testing.assert_close(exponential(mean), mean.exp())
     assert exponential(torch.zeros(0, 3)).shape == (0, 3) and exponential(torch.zeros(())) == 1
+    for shape in ((), (3, 0), (0, 3)):
+        given = torch.ones(shape, requires_grad=True), torch.ones(shape)
+        log_scale_kl(*given).sum().backward()
+        assert given[0].grad.shape == shape
 
 
 def test_other_tensors_are_left_to_torch():
