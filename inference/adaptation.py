@@ -11,10 +11,9 @@ probability p of adapting, the unconstrained adaptation a, and the maximum adapt
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from pyroclaw.distributions import gain_moments
+from pyroclaw.distributions.gains import Group, grouped_gains
 from pyroclaw.distributions.matched_moments import Moments
 from pyroclaw.nets import Net
 
@@ -40,27 +39,24 @@ class Adaptation(NamedTuple):
 
         A weight is scaled by its neuron's gain, and in the first layer by its input unit's too.
         """
-        means, variances = (m.split(unit_counts(net, adapt_input), dim=1) for m in gain_moments(self.b(), self.p))
-        shape = len(self.p), 1, 1, -1
+        inputs, *columns = grouped_gains(*self, _groups(net, adapt_input))
         gains: dict[str, tuple[Moments, ...]] = {
-            layer.name: ((mean.view(shape), variance.view(shape)),)
-            for layer, mean, variance in zip(net.layers, means[1:], variances[1:], strict=True)
+            layer.name: (own,) for layer, own in zip(net.layers, columns, strict=True)
         }
         if adapt_input:
-            rows = _rows(means[0], net.taps, bias=1.0), _rows(variances[0], net.taps, bias=0.0)
-            gains[net.layers[0].name] += (rows,)
+            gains[net.layers[0].name] += (inputs,)
         return gains
 
     def mean_scales(self, net: Net, adapt_input: bool) -> dict[str, tuple[Tensor, Tensor]]:
         """The mean gain of each layer's weights as scales of its rows [R, fan-in + 1] and columns [R, units]."""
-        inputs, *columns = gain_moments(self.b(), self.p)[0].split(unit_counts(net, adapt_input), dim=1)
+        (inputs, _), *columns = grouped_gains(*self, _groups(net, adapt_input))
         scales = {
-            layer.name: (own.new_ones(len(own), layer.fan_in + 1), own)
-            for layer, own in zip(net.layers, columns, strict=True)
+            layer.name: (own.new_ones(len(own), layer.fan_in + 1), own.flatten(1))
+            for layer, (own, _) in zip(net.layers, columns, strict=True)
         }
         if adapt_input:
             first = net.layers[0].name
-            scales[first] = _rows(inputs, net.taps, bias=1.0).flatten(1), scales[first][1]
+            scales[first] = inputs.flatten(1), scales[first][1]
         return scales
 
 
@@ -69,7 +65,7 @@ def unit_counts(net: Net, adapt_input: bool) -> list[int]:
     return [net.input_units if adapt_input else 0] + [layer.units for layer in net.layers]
 
 
-def _rows(units: Tensor, taps: int, bias: float) -> Tensor:
-    """Values of the input units [R, units] as rows of the first layer's weights [R, 1, fan-in + 1, 1]."""
-    rows = units.repeat_interleave(taps, dim=1) if taps > 1 else units
-    return F.pad(rows, (0, 1), value=bias).view(len(units), 1, -1, 1)
+def _groups(net: Net, adapt_input: bool) -> list[Group]:
+    """The same units; those of the input scale rows of the first layer's weights, of which the last is the bias."""
+    inputs, *layers = unit_counts(net, adapt_input)
+    return [Group(inputs, net.taps, bias=adapt_input, rows=True), *map(Group, layers)]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pyroclaw.distributions import DisplacedNormal
+from pyroclaw.exponential import exponential
 from pyroclaw.inference.coordinates import Coordinates
 from pyroclaw.nets import Layer
 from pyroclaw.streams import Streams
@@ -69,10 +70,10 @@ class MeanField(Points):
             del self.coordinates[name]
 
     def scale(self, name: str) -> Tensor:
-        return (0.5 * self.log_variance[name]).exp()
+        return exponential(0.5 * self.log_variance[name])
 
     def variance(self, name: str) -> Tensor:
-        return self.log_variance[name].exp()
+        return exponential(self.log_variance[name])
 
     def distribution(self, name: str) -> dist.Distribution:
         if name in self.coordinates:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pyroclaw.distributions.chunks import chunks
+from pyroclaw.fused import addresses, fusable, kernels, replicates_and_size
 from pyroclaw.streams import Streams
 
 VARIANCE_FLOOR = 1e-12  # keeps the gradient of sqrt finite where all weights of a neuron are points
@@ -31,14 +32,22 @@ def reparameterised(mean: Tensor, variance: Tensor, streams: Streams) -> Tensor:
     return _Reparameterised.apply(mean, variance, streams.normal(*mean.shape)).movedim(-1, 2)
 
 
+def draw(mean: Tensor, variance: Tensor, noise: Tensor) -> None:
+    """Write h over μ and ∂h/∂v over ε; all are contiguous, and v may be overwritten too."""
+    if fusable(mean, variance, noise):
+        kernels.draw(*addresses(mean, variance, noise), *replicates_and_size(mean), VARIANCE_FLOOR)
+        return
+    for h, v, slope in chunks(mean, variance, noise):
+        deviation = v.add_(VARIANCE_FLOOR).sqrt_()
+        h.addcmul_(deviation, slope)
+        slope.div_(deviation).mul_(0.5)
+
+
 class _Reparameterised(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
         drawn = mean.detach()
-        for h, v, slope in chunks(drawn, variance, noise):
-            deviation = v.add_(VARIANCE_FLOOR).sqrt_()
-            h.addcmul_(deviation, slope)
-            slope.div_(deviation).mul_(0.5)
+        draw(drawn, variance, noise)
         ctx.save_for_backward(noise)
         return drawn
 

@@ -14,9 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyroclaw.fused import addresses, fusable, kernels
+
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 SMALL = 100  # with fewer rows or columns MKL may be as fast,
 LONG = 10_000  # but not where each entry is a sum of so many
+NARROW = 16  # up to so many columns MKL is faster at the transpose
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -27,7 +30,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """
     if not _by_onednn(a, b):
         return torch.bmm(a, b)
-    return joined([_onednn(x, y).unsqueeze(0) for x, y in zip(a, b, strict=True)])
+    return _stacked([_onednn(x, y) for x, y in zip(_dense(a), _dense(b).mT, strict=True)])
 
 
 def times(a: Tensor, b: Tensor) -> Tensor:
@@ -48,7 +51,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     tensor([[[4.],
              [4.]]])
     """
-    return _Linear.apply(x, weight) if _by_onednn(x, weight) else map_inputs(x, weight)
+    return _Linear.apply(x, weight) if _by_onednn(x, weight) else _by_mkl(x, weight)
 
 
 class _Linear(torch.autograd.Function):
@@ -56,7 +59,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return joined([map_inputs(x[own], weight[own]) for own in pieces(x, weight)])
+        return mapped(x, weight)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -66,45 +69,70 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         to_x = product(grad, weight[:, :-1].mT) if ctx.needs_input_grad[0] else None
-        to_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
-        if to_weight is not None:
-            for own in pieces(x, weight):
-                write_gradient(to_weight[own], x[own], grad[own])
-        return to_x, to_weight
+        return to_x, weight_gradient(x, grad) if ctx.needs_input_grad[1] else None
 
 
-def pieces(x: Tensor, weight: Tensor) -> list[slice]:
-    """Replicates that are multiplied together: by oneDNN each alone."""
-    return [slice(r, r + 1) for r in range(len(x))] if _by_onednn(x, weight) else [slice(None)]
+def mapped(x: Tensor, weight: Tensor, squared: bool = False) -> Tensor:
+    """:func:`linear` of x or of x², without a gradient.
 
-
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Of the replicates, one after the other."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
-
-
-def map_inputs(x: Tensor, weight: Tensor) -> Tensor:
-    """:func:`linear` of one of the pieces."""
+    Where inputs are many, x² is as large as all else together. So by oneDNN it is made replicate by replicate, and
+    never kept: what was just squared is still in the cache when it is multiplied.
+    """
     if _by_onednn(x, weight):
-        return _onednn(x[0], weight[0, :-1], weight[0, -1]).unsqueeze(0)
+        each = zip(_dense(x), _dense(weight[:, :-1]).mT, weight[:, -1], strict=True)
+        return _stacked([_onednn(one.square() if squared else one, *own) for one, *own in each])
+    x = x.square() if squared else x
+    if weight.shape[2] > NARROW or not fusable(x, weight):
+        return _by_mkl(x, weight)
+    return _transposed(torch.bmm(weight[:, :-1].mT, x.mT)).add_(weight[:, -1:])
+
+
+def weight_gradient(x: Tensor, grad: Tensor, squared: bool = False) -> Tensor:
+    """∂W and ∂b of :func:`mapped` [R, k + 1, m], which is (∂yᵀ·x)ᵀ: both libraries are faster at this than at xᵀ·∂y, by
+    more than it takes a compiled loop to turn the result."""
+    out = grad.new_empty(len(x), x.shape[2] + 1, grad.shape[2])
+    if not fusable(x, grad):
+        out[:, :-1] = product(grad.mT, x.square() if squared else x).mT
+        out[:, -1:] = grad.sum(1, keepdim=True)
+        return out
+    columns = _transposed(grad.contiguous())
+    dimensions = *columns.shape[1:], x.shape[2]
+    if not _by_onednn(columns, x):
+        turned = torch.bmm(columns, x.square() if squared else x)
+        kernels.turn(*addresses(turned, columns, out), len(x), *dimensions)
+        return out
+    for one, column, own in zip(_dense(x).mT, columns, out, strict=True):
+        turned = _onednn(column, one.square() if squared else one)
+        kernels.turn(*addresses(turned, column, own), 1, *dimensions)
+    return out
+
+
+def _stacked(parts: Sequence[Tensor]) -> Tensor:
+    """Of the replicates, one after the other."""
+    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(list(parts))
+
+
+def _by_mkl(x: Tensor, weight: Tensor) -> Tensor:
     weight, bias = weight.split([x.shape[-1], 1], dim=1)  # the gradient of split is one copy, of slices six
     return torch.baddbmm(bias, x, weight)
 
 
-def write_gradient(out: Tensor, x: Tensor, grad: Tensor) -> None:
-    """∂W and ∂b of one of the pieces, as `out` [R, k + 1, m]."""
-    # oneDNN is faster at ∂yᵀ·x, by more than it takes to turn the result
-    out[:, :-1] = product(grad.mT, x).mT if _by_onednn(x, out) else torch.bmm(x.mT, grad)
-    out[:, -1:] = grad.sum(1, keepdim=True)
+def _transposed(matrices: Tensor) -> Tensor:
+    """Of contiguous matrices that are :func:`~pyroclaw.fused.fusable`."""
+    out = matrices.new_empty(len(matrices), *matrices.shape[:0:-1])
+    kernels.transpose(*addresses(matrices, out), *matrices.shape)
+    return out
 
 
 def _onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    return ONEDNN(_dense(a), _dense(b).mT, bias, "none", [], "")  # type: ignore[misc]
+    """a [n, k] times the transpose of b [m, k]."""
+    return ONEDNN(a, b, bias, "none", [], "")  # type: ignore[misc]
 
 
-def _dense(matrix: Tensor) -> Tensor:
+def _dense(matrices: Tensor) -> Tensor:
     """By rows or by columns; for other layouts oneDNN has no kernel, and takes hundreds of times as long."""
-    return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()
+    one = matrices[0]
+    return matrices if one.is_contiguous() or one.mT.is_contiguous() else matrices.contiguous()
 
 
 def _by_onednn(a: Tensor, b: Tensor) -> bool:

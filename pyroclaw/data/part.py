@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pyroclaw.data.augment import Variants, turn_and_shift
+from pyroclaw.fused import addresses, fusable, kernels
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +114,19 @@ def examples(images: Tensor, rows: Tensor, flat: bool, order: Tensor | None, num
     if order is not None:
         x = x.view(*rows.shape, -1).gather(2, order)
     if x.dtype == torch.uint8:
-        x = x.to(torch.float32).mul_(1 / 255)
+        x = _scaled(x)
     if numbers is not None:
         x = turn_and_shift(x, numbers.view(-1, 3))
     return x.view(*rows.shape, *([-1] if flat else x.shape[1:]))
+
+
+def _scaled(pixels: Tensor) -> Tensor:
+    """Bytes as [0, 1]."""
+    if not fusable(pixels, dtype=torch.uint8):
+        return pixels.to(torch.float32).mul_(1 / 255)
+    pixels, scaled = pixels.contiguous(), torch.empty(pixels.shape, dtype=torch.float32)
+    kernels.pixels(*addresses(pixels, scaled), pixels.numel())
+    return scaled
 
 
 def rows_of(table: Tensor, positions: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from pyroclaw.distributions.chunks import chunks
+from pyroclaw.fused import addresses, fusable, kernels, replicates_and_size, weighted
 
 VARIANCE_FLOOR = 1e-16
 """Where a variance is taken a logarithm, a root or a reciprocal of, it is held at this floor (a standard deviation of
@@ -43,7 +44,34 @@ def gaussian_kl(
     value is finite and the gradient is finite and points towards a larger variance.
     """
     tensors = torch.broadcast_tensors(mean, variance, *prior)
-    return _GaussianKL.apply(*tensors, beta, lam)
+    fixed = not any(one.requires_grad for one in prior)
+    function = _FusedGaussianKL if fixed and fusable(*tensors) else _GaussianKL
+    return function.apply(*tensors, beta, lam)
+
+
+class _FusedGaussianKL(torch.autograd.Function):
+    """To a prior that needs no gradient, by compiled loops; gradients are computed where they are asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> torch.Tensor:
+        *tensors, beta, lam = arguments
+        tensors = [one.contiguous() for one in tensors]
+        value = torch.empty_like(tensors[0])
+        kernels.gaussian_value(*addresses(*tensors, value), *replicates_and_size(value), beta, lam, VARIANCE_FLOOR)
+        ctx.save_for_backward(*tensors[:4])
+        ctx.beta, ctx.lam = beta, lam
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        def write(factors: torch.Tensor, *slopes: torch.Tensor) -> None:
+            size = replicates_and_size(grad)
+            kernels.gaussian_slopes(
+                *addresses(*ctx.saved_tensors, *slopes), *size, factors.data_ptr(), ctx.lam, VARIANCE_FLOOR
+            )
+
+        return *weighted(grad, ctx.beta, write, ctx.needs_input_grad[:2]), None, None, None, None, None
 
 
 class _GaussianKL(torch.autograd.Function):

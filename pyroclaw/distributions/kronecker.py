@@ -26,6 +26,7 @@ from torch.distributions import Independent, constraints, register_kl
 
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
 from pyroclaw.distributions.matched_gaussian import MatchedGaussian
+from pyroclaw.fused import addresses, fusable, kernels
 from pyroclaw.products import times
 
 
@@ -144,6 +145,35 @@ class _HalfSpread(torch.autograd.Function):
         return grad[..., None, None] * slope, None
 
 
+class _FusedHalfSpread(torch.autograd.Function):
+    """The same of diagonals A_ii and G_jj, by compiled loops."""
+
+    @staticmethod
+    def forward(ctx: Any, variance: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        *batch, height, width = variance.shape
+        inputs = variance.contiguous(), rows.expand(*batch, -1).contiguous(), columns.expand(*batch, -1).contiguous()
+        value = variance.new_empty(batch)
+        kernels.half_spread(*addresses(*inputs, value), value.numel(), height, width, VARIANCE_FLOOR)
+        ctx.save_for_backward(*inputs)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        inputs = ctx.saved_tensors
+        slope, grad = torch.empty_like(inputs[0]), grad.contiguous()
+        size = grad.numel(), *slope.shape[-2:]
+        kernels.half_spread_slope(*addresses(*inputs, grad, slope), *size, VARIANCE_FLOOR)
+        return slope, None, None
+
+
+def _half_spread(variance: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """½ Σ_ij (v_ij A_ii G_jj - log v_ij) from the diagonals of A and G."""
+    if fusable(variance, rows, columns):
+        return _FusedHalfSpread.apply(variance, rows, columns)
+    return _HalfSpread.apply(variance, rows.unsqueeze(-1) * columns.unsqueeze(-2))
+
+
 @register_kl(Independent, KroneckerGaussian)
 def _kl_kronecker(q: Independent, p: KroneckerGaussian) -> Tensor:
     """Of the weights that all tasks share, where the guide also has a gain."""
@@ -152,7 +182,7 @@ def _kl_kronecker(q: Independent, p: KroneckerGaussian) -> Tensor:
     own = q.base_dist
     mean, variance = own.global_moments if isinstance(own, MatchedGaussian) else (own.mean, own.variance)
     rows, columns = (factor.diagonal(dim1=-2, dim2=-1) for factor in (p.rows, p.columns))
-    spread = _HalfSpread.apply(variance, rows.unsqueeze(-1) * columns.unsqueeze(-2))
+    spread = _half_spread(variance, rows, columns)
     displacement = getattr(own, "displacement", None)
     pull = None if displacement is None else displacement.pull(p)
     if pull is None:

@@ -12,13 +12,15 @@ For q = N(M, V) and p(w) = 1/|w| the divergence depends on t = M²/(2V) alone, t
 with ψ the digamma function and D Dawson's integral; hence dKL/dlog ρ = -√t D(√t). F has neither a closed form nor a
 fast series for all t, but F - ½ log(1 + t/10) and (1 + t/10) D(√t)/√t are smooth and bounded functions of
 z = 1/(1 + t/10) ∈ [0, 1]: each is one polynomial in z - ½, found once by Chebyshev interpolation. The degree is
-chosen by dtype; the interpolation errs by less than 1e-12 in float64 and 2e-6 in float32.
+chosen by dtype; the interpolation errs by less than 1e-12 in float64 and 2e-6 in float32. By compiled loops
+(:mod:`pyroclaw.fused`) value and gradients take one pass over the weights each.
 
 Limits, and how each is held:
 
 - ρ → ∞ (M = 0: γ = 0 with an own scale, or b = -1 with p → 1): the minimum -½ log(πe) + ½ ψ(½) ≈ -2.054, gradient 0.
 - ρ → 0 (a point mass: p = 0, p = 1 or b = 0 when γ is tied): +∞, as -½ log ρ. Below ``RATIO_FLOOR`` the tangent at
-  the floor is taken, so value and gradient stay finite and the gradient points to a larger ρ.
+  the floor is taken, so value and gradient stay finite and the gradient points to a larger ρ. There the slope in log ρ
+  is -½ to the last digit, and the tangent adds ½ (1 - ρ/floor).
 - V → 0 at any M: V is held at ``VARIANCE_FLOOR``, with the gradient that holds there. This also settles M = V = 0
   (b = -1 and p = 1): ρ = 0/0 becomes ∞, its limit as p → 1, and the KL is at its minimum.
 - γ = 0 when γ is tied: γ cancels from ρ, so the KL is computed from the gain alone and sends no gradient to γ.
@@ -37,6 +39,7 @@ from torch.autograd.function import once_differentiable
 from pyroclaw.distributions.chunks import chunks
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
 from pyroclaw.errors import InputError
+from pyroclaw.fused import addresses, fusable, kernels, replicates_and_size, weighted
 
 RATIO_FLOOR = 1e-10
 MINIMUM = -0.5 * math.log(math.pi * math.e) + 0.5 * float(digamma(0.5))
@@ -48,6 +51,7 @@ MOLCHANOV_FIT = (0.63576, 1.87320, 1.48695)
 
 # Polynomial degrees of the value and of its slope.
 _DEGREES = {torch.float32: (12, 14), torch.float64: (34, 36)}
+_FLOORS = np.array([VARIANCE_FLOOR, RATIO_FLOOR], dtype=np.float32)
 
 
 def log_scale_kl(mean: torch.Tensor, variance: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
@@ -59,7 +63,8 @@ def log_scale_kl(mean: torch.Tensor, variance: torch.Tensor, weight: float = 1.0
             f"log_scale_kl has a mean in {mean.dtype} and a variance in {variance.dtype}: "
             "make both float32 or both float64."
         )
-    return _LogScaleKL.apply(mean, variance, weight)
+    function = _FusedLogScaleKL if fusable(mean, variance) else _LogScaleKL
+    return function.apply(mean, variance, weight)
 
 
 def log_scale_kl_from_ratio(rho: torch.Tensor) -> torch.Tensor:
@@ -94,6 +99,32 @@ class _LogScaleKL(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         slopes = zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
         return *(grad * slope if needed else None for slope, needed in slopes), None
+
+
+class _FusedLogScaleKL(torch.autograd.Function):
+    """Gradients are computed where they are asked for: nothing but the arguments is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: torch.Tensor, variance: torch.Tensor, weight: float) -> torch.Tensor:
+        mean, variance = mean.contiguous(), variance.contiguous()
+        value = torch.empty_like(mean)
+        kernels.log_scale_value(
+            *addresses(mean, variance, value), *replicates_and_size(mean), weight, _FLOORS, _series()[0]
+        )
+        ctx.save_for_backward(mean, variance)
+        ctx.weight = weight
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        def write(factors: torch.Tensor, *slopes: torch.Tensor) -> None:
+            size = replicates_and_size(grad)
+            kernels.log_scale_slopes(
+                *addresses(*ctx.saved_tensors, *slopes), *size, factors.data_ptr(), _FLOORS, _series()[1]
+            )
+
+        return *weighted(grad, ctx.weight, write, ctx.needs_input_grad[:2]), None
 
 
 def _value_and_slopes(
@@ -139,6 +170,13 @@ def _polynomials(dtype: torch.dtype, device: torch.device, weight: float) -> tup
         tuple(torch.tensor(weight * c * 2.0**k, dtype=dtype, device=device) for k, c in enumerate(own))[::-1]
         for own in powers
     )
+
+
+@cache
+def _series() -> tuple[np.ndarray, ...]:
+    """The coefficients in float32 as arrays, without a weight."""
+    polynomials = _polynomials(torch.float32, torch.device("cpu"), 1.0)
+    return tuple(np.array([float(c) for c in own], dtype=np.float32) for own in polynomials)
 
 
 @cache

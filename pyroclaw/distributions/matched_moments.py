@@ -18,14 +18,19 @@ where nothing cancels. With G and H the gradients to M and V, and :math:`P = G\g
     \dot\mu &= Pm + 2\mu \circ (Qv + Tc), & \dot\nu &= Qc + Tc, \\
     \dot m &= P^\top\mu + 2m \circ e, & \dot v &= Q^\top\mu^2 + e, \qquad e = Q^\top\nu + T^\top r,
 
-and those to the weights are :math:`\dot\gamma = G\mu m + 2H\gamma S`, :math:`\dot{\sigma^2} = H r c`.
+and those to the weights are :math:`\dot\gamma = G\mu m + 2H\gamma S`, :math:`\dot{\sigma^2} = H r c`. Where there are
+compiled loops (:mod:`pyroclaw.fused`) all of them come of one pass, in which
+:math:`\dot\nu = (Q + T)c` and :math:`\dot v = (Q + T)^\top r`, since :math:`\mu^2 + \nu = r`.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from pyroclaw.fused import addresses, fusable, kernels
 
 Moments = tuple[Tensor, Tensor]
 
@@ -38,7 +43,8 @@ def matched_moments(gamma: Tensor, variance: Tensor, columns: Moments, rows: Mom
     :param columns: mean and variance of the gain of each neuron [..., 1, O].
     :param rows: the same of each input unit [..., I, 1], if these have gains.
     """
-    return _MatchedMoments.apply(gamma, variance, *columns, *(rows or (None, None)))
+    function = _FusedMoments if fusable(gamma, variance, *columns, *(rows or ())) else _MatchedMoments
+    return function.apply(gamma, variance, *columns, *(rows or (None, None)))
 
 
 def are_matrices(gamma: Tensor, variance: Tensor, columns: Moments, rows: Moments | None = None) -> bool:
@@ -88,3 +94,27 @@ class _MatchedMoments(torch.autograd.Function):
         to_mu = torch.addcmul(p @ m.mT, mu, across + q @ v.mT, value=2)
         to_m, to_v = torch.addcmul(mu.mT @ p, m, e, value=2), squared.mT @ q + e
         return to_gamma, to_own, to_m, to_v, to_mu, across + q @ c.mT
+
+
+class _FusedMoments(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gamma: Tensor, *others: Tensor | None) -> Moments:
+        gamma, rest = gamma.contiguous(), [None if one is None else one.contiguous() for one in others]
+        mean, spread = torch.empty_like(gamma), torch.empty_like(gamma)
+        kernels.moments(*addresses(gamma, *rest, mean, spread), *_dimensions(gamma))
+        ctx.save_for_backward(gamma, *rest)
+        return mean, spread
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        inputs = ctx.saved_tensors
+        slopes = [None if one is None else torch.empty_like(one) for one in inputs]
+        grads = tuple(grad.contiguous() for grad in grads)
+        kernels.moment_slopes(addresses(*inputs), addresses(*grads), addresses(*slopes), *_dimensions(inputs[0]))
+        return tuple(slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad, strict=True))
+
+
+def _dimensions(matrix: Tensor) -> tuple[int, ...]:
+    """Replicates, rows and columns."""
+    return math.prod(matrix.shape[:-2]), *matrix.shape[-2:]

@@ -68,9 +68,10 @@ def test_a_replicates_bits_do_not_depend_on_its_company(monkeypatch, library):
 
 
 def test_only_matrices_that_lie_row_by_row_or_column_by_column_come_to_onednn():
-    a = torch.randn(6, 5)
+    a = torch.randn(2, 6, 5)
     assert products._dense(a) is a and products._dense(a.mT).data_ptr() == a.data_ptr()
-    assert products._dense(a[:, 1:3]).is_contiguous() and products._dense(a[:1].expand(6, 5)).is_contiguous()
+    assert products._dense(a[:, :-1]).data_ptr() == a.data_ptr()  # each of the two lies row by row
+    assert products._dense(a[..., 1:3]).is_contiguous() and products._dense(a[:, :1].expand(2, 6, 5)).is_contiguous()
 
 
 def test_other_types_and_turned_matrices(monkeypatch):
