@@ -3,8 +3,8 @@
 python experiments/ablate.py --bench split_fashion --replicates 10
 
 The paper's are a general s in place of s_t, adaptation always and never; ours are inputs that do not adapt, γ tied to
-α, the fitted KL, steps in single weights, layers each for itself, and the last step in place of the mean of the last
-ones. What is on record is not run again, and each is compared with CLAW as it is by a paired t-test over seeds,
+α, the fitted KL, steps in single weights, layers each for itself, the last step in place of the mean of the last
+ones, and a head that learns no faster than what tasks share. What is on record is not run again, and each is compared with CLAW as it is by a paired t-test over seeds,
 two-sided. With --transfer the gain of the last task from the others is measured too.
 """
 
@@ -33,6 +33,7 @@ ABLATIONS = {  # setting and value, as records name them: the paper's three, the
     "coordinates-weights": "single weights (steps not along the prior's axes)",
     "coupling-0.0": "lone layers (not counted together)",
     "average-0.0": "last step (not the mean of the last ones)",
+    "lr_head-0.001": "slow head (as slow as what tasks share)",
 }
 CHANGES = {name.replace("-", "=", 1): title for name, title in ABLATIONS.items()}
 
