@@ -4,8 +4,9 @@ python experiments/ablate.py --bench split_fashion --replicates 10
 
 The paper's are a general s in place of s_t, adaptation always and never; ours are inputs that do not adapt, γ tied to
 α, the fitted KL, steps in single weights, layers each for itself, the last step in place of the mean of the last
-ones, and a head that learns no faster than what tasks share. What is on record is not run again, and each is compared with CLAW as it is by a paired t-test over seeds,
-two-sided. With --transfer the gain of the last task from the others is measured too.
+ones, and a head that learns no faster than what tasks share. What is on record is not run again, and each is compared
+with CLAW as it is by a paired t-test over seeds, two-sided. With --transfer the gain of the last task from the others
+is measured too.
 """
 
 import sys

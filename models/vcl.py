@@ -83,6 +83,6 @@ class Vcl(Classifier):
         :param lr: rate of their means, if it is not that of all.
         """
         return [
-            {"params": [self.weights.trained(name) for name in names], "lr": lr or self.rates[0]},
+            {"params": [self.weights.trained(name) for name in names], "lr": self.rates[0] if lr is None else lr},
             {"params": [self.weights.log_variance[name] for name in names], "lr": self.rates[1]},
         ]

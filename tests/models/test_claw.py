@@ -201,6 +201,14 @@ def test_a_head_of_its_own_learns_as_fast_as_adaptation_and_faster_than_what_is_
     assert len(found) == 2 * 3 + 2  # mean and log-variance of three matrices, p and a: each once
 
 
+def test_a_head_of_rate_0_stays(toy):
+    claw = learner(toy, [0], lr_head=0.0)
+    task = begin(claw, toy, [0])
+    before = claw.weights.mean["head_1"].clone()
+    svi.fit(claw, task, Budget(2, 16), Streams([0], "t"))
+    assert torch.equal(claw.weights.mean["head_1"], before)
+
+
 def test_a_head_that_tasks_share_learns_as_they_do_and_nothing_waits_for_it(toy_one_head):
     claw = learner(toy_one_head, [0], lr=1e-4, lr_head=0.02, warm=0.5)
     for index in range(2):

@@ -121,7 +121,7 @@ class NeverAdapting(claw.Claw):
 @pytest.mark.parametrize("heads", ["single", "multi"])
 def test_claw_that_never_adapts_is_vcl(toy, heads):
     net, budget = make_net(toy.net, toy.input_shape), Budget(10, 16)
-    still = {"warm": 0.0, "average": 0.0, "lr_adaptation": 0.0, "initial_probability": 0.0}
+    still = {"warm": 0.0, "average": 0.0, "lr_adaptation": 0.0, "initial_probability": 0.0, "lr_head": Settings().lr}
     settings = claw.Settings(beta=1.0, lam=1.0, consolidation="none", **asdict(Settings()), **still)
     ours = NeverAdapting(net, heads, Streams([0, 1], "init"), settings)
     theirs = Vcl(net, heads, Streams([0, 1], "init"), Settings())
