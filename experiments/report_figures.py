@@ -45,7 +45,7 @@ ABLATION_STYLES: dict[str, tuple[str, Any, str]] = {
     "coordinates-weights": ("#D55E00", ":", "<"),
     "coupling-0.0": ("#999999", "-", "*"),
     "average-0.0": ("#666666", "--", "d"),
-    "lr_head-0.001": ("#F0E442", "-", "h"),
+    "lr_head-0.001": ("#882255", "-", "h"),
 }
 LOW = ("finetune", "gamma-tied")  # the floor and the lowest ablation would squeeze the others together
 OTHER = ("#666666", (0, (5, 1)), ".")
