@@ -72,11 +72,15 @@ class WithCoreset(Classifier):
         twin.task, twin.sizes, twin.size = index, torch.full_like(self.sizes, size), size
         last = twin.carried()
         twin.priors = {name: self.prior(name, last[name]) for name in self.sites(index)}
+        twin.begin_refining()
         task = Task(f"coreset {index + 1}", 0, size, coreset, coreset, coreset)  # type: ignore[arg-type]
         budget = training.budget._replace(batch_size=min(training.budget.batch_size, size))
         fit(twin, task, budget, training.streams(f"refine {index}"), stop=training.stop)
         twin.priors = {}  # an answer needs none, and there is a copy for each task
         return twin
+
+    def begin_refining(self) -> None:
+        """A copy learns as the method does, unless that says otherwise."""
 
     def logits(self, task: int, x: Tensor, noise: Streams | None = None) -> Tensor:
         return self.refined[task].logits(task, x, noise) if self.refined else super().logits(task, x, noise)

@@ -41,6 +41,21 @@ def test_each_task_has_a_copy_of_its_own_even_with_one_head(toy):
     assert torch.equal(twin.adaptations[1].a, method.adaptations[1].a)
 
 
+def rates(method):
+    """Of p, a and the head of the second task."""
+    p, a, _ = method.adaptations[1]
+    by_parameter = {id(one): group["lr"] for group in method.phases()[-1].groups for one in group["params"]}
+    return [by_parameter[id(one)] for one in (p, a, method.weights.mean["head_2"])]
+
+
+def test_a_copy_moves_nothing_faster_than_what_tasks_share(toy):
+    method, _ = learn(toy, ClawCoreset)
+    usual = Settings()
+    assert rates(method) == [usual.lr_adaptation, usual.lr_adaptation, usual.lr_head]
+    assert rates(method.refined[1]) == [usual.lr] * 3
+    assert method.refined[1].phases()[0].share == 0  # nothing has to be warmed up
+
+
 def test_it_learns_both_tasks(toy):
     _, notes = learn(toy, ClawCoreset, epochs=40)
     assert notes[1].test.min() > 0.9
