@@ -22,7 +22,8 @@ from pyroclaw import metrics
 from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.console import View
-from pyroclaw.experiments.job import Common, methods_of, plan, settings_of, sigint
+from pyroclaw.experiments.interrupt import sigint
+from pyroclaw.experiments.job import Common, methods_of, plan, settings_of
 from pyroclaw.experiments.missing import summaries
 from pyroclaw.experiments.significance import LEVEL, by_seed, percent, significantly_best
 from pyroclaw.inference.svi import Diverged, Interrupted

@@ -1,9 +1,7 @@
 """One job: a method learns the tasks of a benchmark, for some seeds. What the command lines have in common."""
 
 import dataclasses
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +21,7 @@ from pyroclaw.inference.sequence import learn_tasks
 from pyroclaw.inference.svi import Budget
 from pyroclaw.models import METHODS, Entry
 from pyroclaw.nets import make_net
+from pyroclaw.precision import Precision, convolutions_in
 from pyroclaw.streams import Streams
 
 
@@ -46,6 +45,8 @@ class Common:
     """End a task with the mean of this share of its SVI steps, the last ones; if not given, the method's own share."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
+    precision: Precision = "float32"
+    """What convolutions multiply in: bfloat16 is faster where the processor knows it, and named in the record."""
     data_dir: Path | None = None
     """Folder with data sets; if not given, PYROCLAW_DATA, else the user's cache."""
     data: Literal["auto", "real"] = "auto"
@@ -70,6 +71,8 @@ class Common:
     def check(self) -> None:
         """What can be wrong about them, before anything is done."""
         choose("benchmark", self.bench, benchmarks.KNOWN)
+        if self.precision != "float32" and benchmarks.PROTOCOLS[self.bench].net.kind != "cnn":
+            raise InputError(f"--precision {self.precision}: the net of {self.bench} has no convolutions, leave it out")
         for name in ("replicates", "tasks", "epochs", "batch_size", "threads"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -124,6 +127,7 @@ class Job:
     device: torch.device
     results: Results
     checkpoint: float
+    precision: Precision
 
     def plates(self, seeds: Sequence[int]) -> list[list[int]]:
         """Seeds that are trained together; no plate depends on another."""
@@ -150,46 +154,47 @@ class Job:
         """
         plates = self.plates(seeds)
         names = [f"task {t + 1}" for t in range(self.bench.task_count)]
-        for number, plate in enumerate(plates):
-            tasks = self.bench.tasks(plate, self.device)
-            net = make_net(self.bench.net, self.bench.input_shape)
-            streams = Streams(plate, "init", device=self.device)
-            method = self.entry.make(net, self.bench.heads, streams, self.settings)
-            efforts = [method.effort(index) * self.budget.steps(task) for index, task in enumerate(tasks)]
-            if number == 0:
-                view.begin(len(plates) * round(sum(efforts)))
-            if len(plates) == 1 or self.bench.recipe.shuffle == "nothing":
-                names = [task.name for task in tasks]
-            resumable = self._resumable(plate, tasks, samples, transfer, view.say)
-            found = resumable.load(method, self.device) if resume else None
-            if adopt and found is None and self.results.adopt(plate):
-                view.skip(round(sum(efforts)))
-                continue
-            if not resume:
+        with convolutions_in(self.precision):
+            for number, plate in enumerate(plates):
+                tasks = self.bench.tasks(plate, self.device)
+                net = make_net(self.bench.net, self.bench.input_shape)
+                streams = Streams(plate, "init", device=self.device)
+                method = self.entry.make(net, self.bench.heads, streams, self.settings)
+                efforts = [method.effort(index) * self.budget.steps(task) for index, task in enumerate(tasks)]
+                if number == 0:
+                    view.begin(len(plates) * round(sum(efforts)))
+                if len(plates) == 1 or self.bench.recipe.shuffle == "nothing":
+                    names = [task.name for task in tasks]
+                resumable = self._resumable(plate, tasks, samples, transfer, view.say)
+                found = resumable.load(method, self.device) if resume else None
+                if adopt and found is None and self.results.adopt(plate):
+                    view.skip(round(sum(efforts)))
+                    continue
+                if not resume:
+                    resumable.clear()
+                method, done = found or (method, [])
+                if done:
+                    view.say(f"going on after task {len(done)} of {len(tasks)}, from {resumable.folder}")
+                view.skip(round(sum(efforts[: len(done)])))
+                self.results.begin_plate(plate, done)
+                for learned in learn_tasks(
+                    method,
+                    tasks,
+                    self.budget,
+                    plate,
+                    self.device,
+                    partial(view.step, names),
+                    stop,
+                    samples=samples,
+                    transfer=transfer,
+                    resumable=resumable,
+                    done=done,
+                ):
+                    self.results.add(learned)
+                    view.learned(names[learned.index], learned.test.cpu().numpy())
+                if samples:
+                    posteriors.write(self.results.folder, method, tasks, self.results.plates[-1][1], plate, self.device)
                 resumable.clear()
-            method, done = found or (method, [])
-            if done:
-                view.say(f"going on after task {len(done)} of {len(tasks)}, from {resumable.folder}")
-            view.skip(round(sum(efforts[: len(done)])))
-            self.results.begin_plate(plate, done)
-            for learned in learn_tasks(
-                method,
-                tasks,
-                self.budget,
-                plate,
-                self.device,
-                partial(view.step, names),
-                stop,
-                samples=samples,
-                transfer=transfer,
-                resumable=resumable,
-                done=done,
-            ):
-                self.results.add(learned)
-                view.learned(names[learned.index], learned.test.cpu().numpy())
-            if samples:
-                posteriors.write(self.results.folder, method, tasks, self.results.plates[-1][1], plate, self.device)
-            resumable.clear()
         return names
 
     def _resumable(self, plate: Sequence[int], tasks, samples: int, transfer: bool, say) -> Resumable:
@@ -229,20 +234,12 @@ def plan(common: Common, bench: Benchmark, method: str, settings: Any, device: t
     if bench.recipe.first:
         config["tasks"] = used["tasks"] = bench.task_count
         protocol["tasks"] = None
+    if common.precision != "float32":
+        config["precision"] = used["precision"] = common.precision
+        protocol["precision"] = "float32"
     if common.average is not None:
         config["averaged"] = used["averaged"] = common.average
         protocol["averaged"] = None
     setting = presets.setting_name(settings, settings_of(common.bench, method), protocol, used)
     results = Results(common.out, setting, config, bench.task_count)
-    return Job(bench, METHODS[method], settings, budget, device, results, common.checkpoint)
-
-
-@contextmanager
-def sigint() -> Iterator[Callable[[], bool]]:
-    """Turn SIGINT into a question that is answered between two steps."""
-    asked: list[bool] = []
-    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
-    try:
-        yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return Job(bench, METHODS[method], settings, budget, device, results, common.checkpoint, common.precision)

@@ -56,6 +56,8 @@ def another_protocol(config: Mapping[str, Any]) -> str:
         words.append(f"batches of {config['batch_size']}")
     if "averaged" in config:
         words.append(f"mean of the last {config['averaged']:.0%} of steps")
+    if "precision" in config:
+        words.append(f"convolutions in {config['precision']}")
     if config.get("split", "image") != "image":
         words.append(f"split by {config['split']}")
     if not config.get("augment", True):

@@ -29,7 +29,7 @@ from pyroclaw.inference.sequence import Learned
 VERSIONED = ("pyroclaw", "pyro-ppl", "torch", "torchvision", "numpy")
 SAME = ("bench", "protocol", "method", "data_source", "stand_in")  # of all records of a folder
 IDENTITY = ("protocol", "method", "settings", "data", "split", "augment", "epochs", "batch_size", "net", "heads")
-IF_GIVEN = ("tasks", "averaged")  # belong to the identity where they are not left to benchmark and method
+IF_GIVEN = ("tasks", "averaged", "precision")  # belong to the identity where they are not left to benchmark and method
 FINISHED, UNFINISHED = "results.json", "unfinished.json"
 WINDOWS = 50  # means that a task's ELBO is kept as
 

@@ -52,7 +52,7 @@ NAMES = {
     "joint": "joint (ceiling)",
 }
 PROTOCOL_PARTS = re.compile(
-    r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks|averaged)-[^_]+)+$"
+    r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks|averaged|precision)-[^_]+)+$"
 )  # of a setting's name
 
 

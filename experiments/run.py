@@ -16,7 +16,8 @@ from pyroclaw import metrics
 from pyroclaw.errors import InputError
 from pyroclaw.experiments.console import View, report
 from pyroclaw.experiments.figure import draw
-from pyroclaw.experiments.job import Common, plan, settings_of, sigint
+from pyroclaw.experiments.interrupt import sigint
+from pyroclaw.experiments.job import Common, plan, settings_of
 from pyroclaw.inference.svi import Diverged, Interrupted
 from pyroclaw.models import METHODS
 

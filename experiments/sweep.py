@@ -22,7 +22,8 @@ from pyroclaw.data import benchmarks
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments import cluster
-from pyroclaw.experiments.job import Common, Job, methods_of, plan, settings_of, sigint
+from pyroclaw.experiments.interrupt import sigint
+from pyroclaw.experiments.job import Common, Job, methods_of, plan, settings_of
 from pyroclaw.experiments.missing import known
 from pyroclaw.experiments.records import put, summarise
 from pyroclaw.experiments.sweep_run import Outcome, Run, learn

@@ -42,7 +42,8 @@ from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper, presets
 from pyroclaw.experiments.console import View
 from pyroclaw.experiments.found import Found, conclude, progress, table
-from pyroclaw.experiments.job import Common, Job, methods_of, plan, settings_of, sigint
+from pyroclaw.experiments.interrupt import sigint
+from pyroclaw.experiments.job import Common, Job, methods_of, plan, settings_of
 from pyroclaw.experiments.missing import complete
 from pyroclaw.experiments.records import environment, fingerprint, write_json
 from pyroclaw.experiments.spaces import Space, space

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
+from pyroclaw.precision import lower
 from pyroclaw.products import product
 
 KERNEL = 3
@@ -29,7 +30,7 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
     >>> convolve(torch.ones(2, 5, 3, 8, 8), torch.ones(2, 28, 7)).shape
     torch.Size([2, 5, 7, 8, 8])
     """
-    return _FewChannels.apply(x, weight) if _few(x) else _convolve(x, weight)
+    return _FewChannels.apply(x, weight) if _few(x) else _multiplied(x, weight)
 
 
 def weight_gradient(x: Tensor, slope: Tensor) -> Tensor:
@@ -48,6 +49,12 @@ def columns(images: Tensor) -> Tensor:
     found = images.new_ones(KERNEL**2 * channels + 1, batch, height, width)
     found[:-1].unflatten(0, (channels, KERNEL, KERNEL)).copy_(taps.permute(1, 4, 5, 0, 2, 3))
     return found.flatten(1)
+
+
+def _multiplied(x: Tensor, weight: Tensor) -> Tensor:
+    """In the precision that is asked for, here and where torch finds the gradients; the result has that of x."""
+    dtype = lower()
+    return _convolve(x.to(dtype), weight.to(dtype)).to(x.dtype) if dtype else _convolve(x, weight)
 
 
 def _convolve(x: Tensor, weight: Tensor) -> Tensor:
@@ -88,7 +95,7 @@ class _FewChannels(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return _convolve(x, weight)
+        return _multiplied(x, weight)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:

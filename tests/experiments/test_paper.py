@@ -68,5 +68,6 @@ def test_what_differs_from_the_protocol_is_said():
     assert another_protocol(usual) == ""
     changed = usual | {"tasks": 1, "epochs": 1.0, "batch_size": 8, "split": "font", "augment": False}
     assert another_protocol(changed) == "first 1 task, 1 epoch, batches of 8, split by font, no augmentation"
+    assert another_protocol(usual | {"precision": "bfloat16"}) == "convolutions in bfloat16"
     assert another_protocol(usual | {"averaged": 0.2}) == "mean of the last 20% of steps"
     assert another_protocol(usual | {"protocol": "my own", "epochs": 3.0}) == ""

@@ -63,6 +63,29 @@ def test_the_first_tasks_alone_are_those_of_the_whole_run_and_are_named(data_dir
     assert "tasks=9, but split_notmnist has 5" in shown and "--tasks is -1" in shown and not (tmp_path / "no").exists()
 
 
+def test_a_lower_precision_of_convolutions_is_named_and_is_another_run(tmp_path, capsys):
+    rng, alphabet = np.random.default_rng(0), np.repeat([0, 1], 60)
+    images, labels = rng.integers(0, 256, (120, 28, 28), dtype=np.uint8), np.tile(np.repeat([0, 1, 2], 20), 2)
+    np.savez(tmp_path / "omniglot.npz", images=images, labels=labels, alphabet=alphabet)
+    budget = ("--bench", "omniglot", "--replicates", "1", "--epochs", "0.1", "--batch-size", "16", "--samples", "0")
+    elbo = []
+    for more in ((), ("--precision", "bfloat16")):
+        out = tmp_path / f"out{len(more)}"
+        assert run.main([*arguments(tmp_path, out), *budget, "--method", "vcl", "--quiet", *more]) == 0
+        folder, results = record(out)
+        assert ("precision-bfloat16" in folder.name) == bool(more)
+        assert json.loads((folder / "seed0" / "config.json").read_text()).get("precision") == (more or ("", None))[1]
+        elbo.append(results["elbo"][0][0])
+    assert elbo[0] != elbo[1] and elbo[1] == pytest.approx(elbo[0], rel=0.02)
+    assert "not 0.1 epochs, batches of 16, convolutions in bfloat16" in capsys.readouterr().out
+
+
+def test_a_net_without_convolutions_has_one_precision(data_dir, tmp_path, capsys):
+    assert run.main(arguments(data_dir, tmp_path / "out", "--precision", "bfloat16")) == 2
+    assert "bfloat16: the net of split_notmnist has no convolutions, leave it out" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_method_whose_nets_differ_runs_its_repetitions_one_by_one(data_dir, tmp_path, capsys):
     options = ("--method", "rcl", "--adapt", "--set", "trials=2", "--replicates", "2", "--epochs", "1", "--quiet")
     assert run.main(arguments(data_dir, tmp_path, *options)) == 0
