@@ -24,6 +24,7 @@ from rich.table import Table
 from pyroclaw.errors import InputError, choose
 from pyroclaw.experiments.bench_growth import growth_rows
 from pyroclaw.experiments.bench_methods import method_rows, transfer_rows
+from pyroclaw.experiments.bench_precision import precision_rows
 from pyroclaw.experiments.bench_step import data_rows, peak_rows, plate_rows, step_rows
 from pyroclaw.experiments.bench_timing import Row
 from pyroclaw.inference.memory import keep_freed_memory
@@ -36,6 +37,7 @@ SECTIONS: dict[str, Callable[[int], list[Row]]] = {
     "transfer": transfer_rows,
     "peak": peak_rows,
     "data": data_rows,
+    "precision": precision_rows,
     "growth": growth_rows,
 }
 HEADER = ("", "measured", "95 % interval", "target", "paper")

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from pyroclaw.data.benchmark import NetPreset
-from pyroclaw.experiments import bench, bench_growth, bench_methods
+from pyroclaw.experiments import bench, bench_growth, bench_methods, bench_precision
 from pyroclaw.experiments.bench_bare import bare_losses
 from pyroclaw.experiments.bench_step import begun
 from pyroclaw.experiments.bench_timing import interleaved, ratio, slope, some_tasks
 from pyroclaw.handlers import LocalReparameterisation
 from pyroclaw.inference.elbo import AnalyticELBO
+from pyroclaw.precision import lower
 from pyroclaw.streams import Streams
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,15 @@ def test_storage_grows_by_the_documented_constant(monkeypatch):
     stored, *_, of_replicates, _, _ = bench_growth.growth_rows(2, tasks=8, every=2)
     assert stored.value == pytest.approx(1.0)
     assert of_replicates.value == pytest.approx(1.0)
+
+
+def test_precisions_are_compared_on_steps_that_really_have_them(monkeypatch):
+    seen = []
+    monkeypatch.setattr(bench_precision, "CNN", NetPreset("cnn", filters=4, blocks=2))
+    monkeypatch.setattr(bench_precision, "fit", lambda *_: seen.append(lower()))
+    rows = bench_precision.precision_rows(2, examples=60)
+    assert seen == [torch.bfloat16, None] * 6  # two methods, and rounds of two after one that is not counted
+    assert [row.section for row in rows] == ["precision"] * 2 and all(row.value > 0 for row in rows)
 
 
 def test_a_section_is_shown_and_recorded(tmp_path, monkeypatch, capsys):
