@@ -19,6 +19,7 @@ from pyroclaw.kernels.divergences import (
     log_scale_slopes,
     log_scale_value,
 )
+from pyroclaw.kernels.normal import normal
 
 __all__ = [
     "draw",
@@ -33,6 +34,7 @@ __all__ = [
     "log_scale_value",
     "moment_slopes",
     "moments",
+    "normal",
     "pixels",
     "transpose",
     "turn",

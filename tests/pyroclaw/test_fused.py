@@ -18,6 +18,7 @@ from pyroclaw.drawn_linear import drawn_linear
 from pyroclaw.exponential import exponential
 from pyroclaw.fused import fusable
 from pyroclaw.kernels import compiling
+from pyroclaw.normal_numbers import fill_normal
 
 R, ROWS, COLUMNS, EXAMPLES = 3, 37, 21, 19  # which no length of vectors divides
 GROUPS = [Group(4, taps=3, bias=True, rows=True), Group(COLUMNS)]
@@ -33,6 +34,14 @@ def kl_to_a_gaussian(mean, variance, m0, v0):
 
 def gains(p, a, s):
     return [moment for pair in grouped_gains(p, a, s, GROUPS) for moment in pair]
+
+
+def noisy(x):
+    """Times noise of a generator for each replicate, all of one seed."""
+    noise = torch.empty(x.shape)
+    for row in noise:
+        fill_normal(row, torch.Generator().manual_seed(0))
+    return x * noise.to(x)
 
 
 def normal(*shape):
@@ -79,6 +88,7 @@ CASES = {
         normal(ROWS, 3),
         positive(ROWS, 3),
     ),
+    "normal numbers": (noisy, normal(16, COLUMNS)),
     "exponential": (exponential, lambda: 8 * torch.randn(R, *WEIGHTS)),
 }
 FIXED = {"Gaussian KL": 2, "spread": 1}  # inputs that have a gradient, where not all have
