@@ -10,7 +10,7 @@ not finite must stay so, to be seen by :mod:`pyroclaw.inference.guard`.
 """
 
 from pyroclaw.kernels.adapted import gain_slopes, gains, moment_slopes, moments
-from pyroclaw.kernels.arrays import draw, exponential, pixels, transpose, turn
+from pyroclaw.kernels.arrays import draw, exponential, pixels
 from pyroclaw.kernels.divergences import (
     gaussian_slopes,
     gaussian_value,
@@ -20,6 +20,7 @@ from pyroclaw.kernels.divergences import (
     log_scale_value,
 )
 from pyroclaw.kernels.normal import normal
+from pyroclaw.kernels.transposing import slopes, transpose, turn
 
 __all__ = [
     "draw",
@@ -36,6 +37,7 @@ __all__ = [
     "moments",
     "normal",
     "pixels",
+    "slopes",
     "transpose",
     "turn",
 ]

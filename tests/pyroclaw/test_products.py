@@ -14,6 +14,7 @@ ways = pytest.mark.parametrize("library", ["oneDNN", "MKL"])
 def take(monkeypatch, library):
     """Whatever the size of a product."""
     monkeypatch.setattr(products, "SMALL", 0 if library == "oneDNN" else math.inf)
+    monkeypatch.setattr(products, "FEW", 0)
 
 
 def exact(x, weight):
