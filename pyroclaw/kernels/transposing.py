@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from pyroclaw.kernels.compiling import ZERO, kernel, matrix, pair, summing
 
 SIDE, BYTES = 8, 4  # of a tile, and of a number
-# What the two vectors of a pair, numbered 0 to 7 and 8 to 15, become in each round: for processors one instruction each.
+# What two vectors, of numbers 0 to 7 and 8 to 15, become in each round: one instruction of a processor each.
 _SINGLES = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
 _COUPLES = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
 _HALVES = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)

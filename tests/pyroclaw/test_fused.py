@@ -24,8 +24,10 @@ R, ROWS, COLUMNS, EXAMPLES = 3, 37, 21, 19  # which no length of vectors divides
 GROUPS = [Group(4, taps=3, bias=True, rows=True), Group(COLUMNS)]
 
 
-def moments(gamma, variance, m, v, *rows):
-    return matched_moments(gamma, variance, (m, v), rows or None)
+def moments(gamma, log_variance, m, v, *rows):
+    """Moments, and γ and σ²: a sum of all takes the gradients of both."""
+    found, own = matched_moments(gamma, log_variance, (m, v), rows or None)
+    return [*found, *own]
 
 
 def kl_to_a_gaussian(mean, variance, m0, v0):
@@ -58,11 +60,11 @@ CASES = {
     "weighted log-scale KL": (lambda *q: log_scale_kl(*q, 0.2), normal(*WEIGHTS), positive(*WEIGHTS)),
     "Gaussian KL": (kl_to_a_gaussian, normal(*WEIGHTS), positive(*WEIGHTS), normal(*WEIGHTS), positive(*WEIGHTS)),
     "spread": (_half_spread, positive(*WEIGHTS), positive(1, ROWS), positive(1, COLUMNS)),
-    "moments": (moments, normal(*WEIGHTS), positive(*WEIGHTS), normal(1, 1, COLUMNS), positive(1, 1, COLUMNS)),
+    "moments": (moments, normal(*WEIGHTS), normal(*WEIGHTS), normal(1, 1, COLUMNS), positive(1, 1, COLUMNS)),
     "moments with inputs": (
         moments,
         normal(*WEIGHTS),
-        positive(*WEIGHTS),
+        normal(*WEIGHTS),
         *(normal(1, 1, COLUMNS), positive(1, 1, COLUMNS)),
         *(normal(1, ROWS, 1), positive(1, ROWS, 1)),
     ),
