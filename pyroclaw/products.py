@@ -9,7 +9,7 @@ Other devices have libraries of their own. By oneDNN replicates are taken one by
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """
     if not _by_onednn(a, b):
         return torch.bmm(a, b)
-    return stacked([_onednn(x, y) for x, y in zip(_dense(a), _dense(b).mT, strict=True)])
+    return joined([_onednn(x, y).unsqueeze(0) for x, y in zip(_dense(a), _dense(b).mT, strict=True)])
 
 
 def times(a: Tensor, b: Tensor) -> Tensor:
@@ -71,60 +71,63 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         to_x = product(grad, weight[:, :-1].mT) if ctx.needs_input_grad[0] else None
-        to_weight = grad.new_empty(weight.shape) if ctx.needs_input_grad[1] else None
-        if to_weight is not None:
-            write_weight_gradient(x, _columns(grad), to_weight)
-        return to_x, to_weight
+        return to_x, weight_gradient(x, _columns(grad)) if ctx.needs_input_grad[1] else None
 
 
 def mapped(x: Tensor, weight: Tensor, squared: bool = False) -> Tensor:
-    """:func:`linear` of x or of x², without a gradient.
+    """:func:`linear` of x or of x², without a gradient."""
+    return joined(list(pieces(x, weight, squared)))
+
+
+def pieces(x: Tensor, weight: Tensor, squared: bool = False) -> Iterator[Tensor]:
+    """The same, piece by piece: of as many replicates as one call of a library multiplies.
 
     Where inputs are many, x² is as large as all else together. So by oneDNN it is made replicate by replicate, and
     never kept: what was just squared is still in the cache when it is multiplied.
     """
     if _by_onednn(x, weight):
-        each = zip(_dense(x), _dense(weight[:, :-1]).mT, weight[:, -1], strict=True)
-        return stacked([_onednn(one.square() if squared else one, *own) for one, *own in each])
+        for one, *own in zip(_dense(x), _dense(weight[:, :-1]).mT, weight[:, -1], strict=True):
+            yield _onednn(one.square() if squared else one, *own).unsqueeze(0)
+        return
     x = x.square() if squared else x
     if weight.shape[2] > NARROW or not fusable(x, weight):
-        return _by_mkl(x, weight)
-    return _transposed(torch.bmm(weight[:, :-1].mT, x.mT)).add_(weight[:, -1:])
+        yield _by_mkl(x, weight)
+    else:
+        yield _transposed(torch.bmm(weight[:, :-1].mT, x.mT)).add_(weight[:, -1:])
 
 
-def write_weight_gradient(x: Tensor, columns: Tensor, out: Tensor, squared: bool = False) -> None:
-    """∂W and ∂b of :func:`mapped` to `out` [R, k + 1, m] by `columns`, which are ∂yᵀ.
+def at_once(x: Tensor, weight: Tensor) -> int:
+    """Replicates that each of :func:`pieces` has."""
+    return 1 if _by_onednn(x, weight) else len(x)
 
-    It is (∂yᵀ·x)ᵀ: both libraries are faster at this than at xᵀ·∂y, by more than it takes a compiled loop to turn it.
-    """
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Pieces, one after the other."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def weight_gradient(x: Tensor, columns: Tensor, squared: bool = False) -> Tensor:
+    """∂W and ∂b of :func:`mapped` [R, k + 1, m] by `columns`, which are ∂yᵀ, as (∂yᵀ·x)ᵀ: both libraries are faster at
+    this than at xᵀ·∂y, by more than it takes a compiled loop to turn the result."""
+    out = columns.new_empty(len(x), x.shape[2] + 1, columns.shape[1])
     if not fusable(x, columns):
         out[:, :-1] = product(columns, x.square() if squared else x).mT
         out[:, -1] = columns.sum(2)
-        return
+        return out
     dimensions = *columns.shape[1:], x.shape[2]
     if not _by_onednn(columns, x):
         turned = torch.bmm(columns, x.square() if squared else x)
         kernels.turn(*addresses(turned, columns, out), len(x), *dimensions)
-        return
+        return out
     for one, column, own in zip(_dense(x).mT, columns, out, strict=True):
         turned = _onednn(column, one.square() if squared else one)
         kernels.turn(*addresses(turned, column, own), 1, *dimensions)
-
-
-def at_once(x: Tensor, weight: Tensor) -> int:
-    """Replicates that one call of :func:`mapped` multiplies."""
-    return 1 if _by_onednn(x, weight) else len(x)
+    return out
 
 
 def _columns(grad: Tensor) -> Tensor:
     """∂yᵀ."""
     return _transposed(grad.contiguous()) if fusable(grad) else grad.mT
-
-
-def stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Replicates [r, n, m], some at once or each [n, m] on its own, one after the other."""
-    whole = [one if one.dim() == 3 else one.unsqueeze(0) for one in parts]
-    return whole[0] if len(whole) == 1 else torch.cat(whole)
 
 
 def _by_mkl(x: Tensor, weight: Tensor) -> Tensor:
