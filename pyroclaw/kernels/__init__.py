@@ -19,7 +19,7 @@ from pyroclaw.kernels.divergences import (
     log_scale_slopes,
     log_scale_value,
 )
-from pyroclaw.kernels.normal import normal
+from pyroclaw.kernels.noise import normal
 from pyroclaw.kernels.transposing import slopes, transpose, turn
 
 __all__ = [

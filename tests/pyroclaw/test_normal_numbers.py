@@ -3,7 +3,7 @@ import torch
 from scipy import stats
 
 from pyroclaw import fused, normal_numbers
-from pyroclaw.kernels.normal import _crossed
+from pyroclaw.kernels.noise import _crossed
 from pyroclaw.normal_numbers import fill_normal
 
 

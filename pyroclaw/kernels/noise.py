@@ -63,8 +63,11 @@ def _crossed(first, second):
 def normal(state, out, size):
     """As many as `size`, which 16 divides; `state` is torch's, and left as torch would leave it."""
     state, out = carray(pointer(state, U), END), carray(pointer(out, F), size)
-    words, done = state[FIRST:END:2].copy(), 0
-    left, at = np.int64(state[LEFT]) - 1, np.int64(state[NEXT])
+    pairs = out.reshape(size // 16, 2, 8)  # whose numbers are eight apart
+    words, first, second = np.empty(WORDS, U), np.empty((size // 16, 8), F), np.empty((size // 16, 8), F)
+    for i in range(WORDS):  # a loop, since numba takes seconds to compile a slice of every second word
+        words[i] = state[FIRST + 2 * i]
+    left, at, done = np.int64(state[LEFT]) - 1, np.int64(state[NEXT]), 0
     while done < size:
         if not left:
             _renew(words)
@@ -72,8 +75,13 @@ def normal(state, out, size):
         count = min(left, size - done)
         _uniform(words[at : at + count], out[done : done + count])
         left, at, done = left - count, at + count, done + count
-    state[FIRST:END:2], state[LEFT], state[NEXT] = words, left + 1, at
-    pairs = out.reshape(size // 16, 2, 8)  # numbers of a pair are eight apart
-    first, second = pairs[:, 0].copy(), pairs[:, 1].copy()
-    _crossed(first.reshape(-1), second.reshape(-1))
-    pairs[:, 0], pairs[:, 1] = first, second
+    for i in range(WORDS):
+        state[FIRST + 2 * i] = words[i]
+    state[LEFT], state[NEXT] = left + 1, at
+    for group in range(len(pairs)):
+        for i in range(8):
+            first[group, i], second[group, i] = pairs[group, 0, i], pairs[group, 1, i]
+    _crossed(first.ravel(), second.ravel())
+    for group in range(len(pairs)):
+        for i in range(8):
+            pairs[group, 0, i], pairs[group, 1, i] = first[group, i], second[group, i]
