@@ -59,7 +59,7 @@ def _drawn(mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
     return mean
 
 
-def _slopes(grad: Tensor, slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _slopes(grad: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
     """D, and the transposes of ∂h and of D."""
     if not fusable(grad, slope):
         spread = grad * slope

@@ -106,8 +106,9 @@ class _MatchedMoments(torch.autograd.Function):
 
 class _FusedMoments(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *arguments: Tensor | None) -> tuple[Tensor, ...]:
-        gamma, log_variance, *gains = [None if one is None else one.contiguous() for one in arguments]
+    def forward(ctx: Any, gamma: Tensor, log_variance: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+        gamma, log_variance = gamma.contiguous(), log_variance.contiguous()
+        gains = [None if one is None else one.contiguous() for one in others]
         mean, spread, variance = (torch.empty_like(gamma) for _ in range(3))
         kernels.moments(*addresses(gamma, log_variance, *gains, mean, spread, variance), *_dimensions(gamma))
         ctx.save_for_backward(gamma, variance, *gains)

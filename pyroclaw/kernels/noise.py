@@ -71,7 +71,7 @@ def normal(state, out, size):
     while done < size:
         if not left:
             _renew(words)
-            left, at = WORDS, 0
+            left, at = np.int64(WORDS), np.int64(0)
         count = min(left, size - done)
         _uniform(words[at : at + count], out[done : done + count])
         left, at, done = left - count, at + count, done + count
