@@ -101,9 +101,9 @@ class Claw(Vcl):
         """q(w^T) of the layers (8), and q(w) of the head, whose units are the task's own and need no adaptation."""
         posterior: dict[str, dist.Distribution] = {}
         for name, gains in self.adaptations[task].gains(self.net, self.settings.adapt_input).items():
-            own_variance = None if self.settings.gamma == "tied" else self.weights.variance(name)
+            log_variance = None if self.settings.gamma == "tied" else self.weights.log_variance[name]
             mean, displacement = self.weights.location(name), self.weights.coordinates.get(name)
-            posterior[name] = MatchedGaussian.from_gains(mean, gains, own_variance, displacement)
+            posterior[name] = MatchedGaussian.from_gains(mean, gains, log_variance, displacement)
         head = self.head(task)
         return posterior | {head: self.weights.distribution(head)}
 

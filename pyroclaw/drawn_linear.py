@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pyroclaw.activations import draw
-from pyroclaw.products import mapped, product, weight_gradient
+from pyroclaw.fused import addresses, fusable, kernels
+from pyroclaw.products import at_once, joined, pieces, product, weight_gradient
 
 
 def drawn_linear(x: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
@@ -32,8 +33,9 @@ def drawn_linear(x: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Te
 class _DrawnLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-        drawn, spread = mapped(x, mean), mapped(x, variance, squared=True)
-        draw(drawn, spread, noise)
+        moments = pieces(x, mean), pieces(x, variance, squared=True)
+        each = zip(*moments, noise.split(at_once(x, mean)), strict=True)
+        drawn = joined([_drawn(*own) for own in each])
         ctx.save_for_backward(x, mean, variance, noise)
         return drawn
 
@@ -41,10 +43,27 @@ class _DrawnLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, variance, slope = ctx.saved_tensors
-        spread, needed, to_x = grad * slope, ctx.needs_input_grad, None
+        spread, *columns = _slopes(grad.contiguous(), slope)
+        needed, to_x = ctx.needs_input_grad, None
         if needed[0]:
             to_x = product(grad, mean[:, :-1].mT)
             to_x.addcmul_(x, product(spread, variance[:, :-1].mT), value=2)
-        to_mean = weight_gradient(x, grad) if needed[1] else None
-        to_variance = weight_gradient(x, spread, squared=True) if needed[2] else None
+        to_mean = weight_gradient(x, columns[0]) if needed[1] else None
+        to_variance = weight_gradient(x, columns[1], squared=True) if needed[2] else None
         return to_x, to_mean, to_variance, None
+
+
+def _drawn(mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
+    """While they are in the cache."""
+    draw(mean, variance, noise)
+    return mean
+
+
+def _slopes(grad: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
+    """D, and the transposes of ∂h and of D."""
+    if not fusable(grad, slope):
+        spread = grad * slope
+        return spread, grad.mT, spread.mT
+    spread, turned = torch.empty_like(grad), [grad.new_empty(grad.mT.shape) for _ in range(2)]
+    kernels.slopes(*addresses(grad, slope, spread, *turned), *grad.shape)
+    return spread, *turned

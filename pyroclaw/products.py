@@ -8,7 +8,8 @@ Other devices have libraries of their own. By oneDNN replicates are taken one by
     y = x·W + b,        ∂W = xᵀ·∂y,    ∂b = Σ_n ∂y_n,    ∂x = ∂y·Wᵀ
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from torch import Tensor
 from pyroclaw.fused import addresses, fusable, kernels
 
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-SMALL = 100  # with fewer rows or columns MKL may be as fast,
+SMALL = 100  # with fewer rows or columns,
+FEW = 2**22  # or fewer multiplications, MKL may be as fast,
 LONG = 10_000  # but not where each entry is a sum of so many
 NARROW = 16  # up to so many columns MKL is faster at the transpose
 
@@ -30,7 +32,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """
     if not _by_onednn(a, b):
         return torch.bmm(a, b)
-    return _stacked([_onednn(x, y) for x, y in zip(_dense(a), _dense(b).mT, strict=True)])
+    return joined([_onednn(x, y).unsqueeze(0) for x, y in zip(_dense(a), _dense(b).mT, strict=True)])
 
 
 def times(a: Tensor, b: Tensor) -> Tensor:
@@ -69,33 +71,49 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         to_x = product(grad, weight[:, :-1].mT) if ctx.needs_input_grad[0] else None
-        return to_x, weight_gradient(x, grad) if ctx.needs_input_grad[1] else None
+        return to_x, weight_gradient(x, _columns(grad)) if ctx.needs_input_grad[1] else None
 
 
 def mapped(x: Tensor, weight: Tensor, squared: bool = False) -> Tensor:
-    """:func:`linear` of x or of x², without a gradient.
+    """:func:`linear` of x or of x², without a gradient."""
+    return joined(list(pieces(x, weight, squared)))
+
+
+def pieces(x: Tensor, weight: Tensor, squared: bool = False) -> Iterator[Tensor]:
+    """The same, piece by piece: of as many replicates as one call of a library multiplies.
 
     Where inputs are many, x² is as large as all else together. So by oneDNN it is made replicate by replicate, and
     never kept: what was just squared is still in the cache when it is multiplied.
     """
     if _by_onednn(x, weight):
-        each = zip(_dense(x), _dense(weight[:, :-1]).mT, weight[:, -1], strict=True)
-        return _stacked([_onednn(one.square() if squared else one, *own) for one, *own in each])
+        for one, *own in zip(_dense(x), _dense(weight[:, :-1]).mT, weight[:, -1], strict=True):
+            yield _onednn(one.square() if squared else one, *own).unsqueeze(0)
+        return
     x = x.square() if squared else x
     if weight.shape[2] > NARROW or not fusable(x, weight):
-        return _by_mkl(x, weight)
-    return _transposed(torch.bmm(weight[:, :-1].mT, x.mT)).add_(weight[:, -1:])
+        yield _by_mkl(x, weight)
+    else:
+        yield _transposed(torch.bmm(weight[:, :-1].mT, x.mT)).add_(weight[:, -1:])
 
 
-def weight_gradient(x: Tensor, grad: Tensor, squared: bool = False) -> Tensor:
-    """∂W and ∂b of :func:`mapped` [R, k + 1, m], which is (∂yᵀ·x)ᵀ: both libraries are faster at this than at xᵀ·∂y, by
-    more than it takes a compiled loop to turn the result."""
-    out = grad.new_empty(len(x), x.shape[2] + 1, grad.shape[2])
-    if not fusable(x, grad):
-        out[:, :-1] = product(grad.mT, x.square() if squared else x).mT
-        out[:, -1:] = grad.sum(1, keepdim=True)
+def at_once(x: Tensor, weight: Tensor) -> int:
+    """Replicates that each of :func:`pieces` has."""
+    return 1 if _by_onednn(x, weight) else len(x)
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Pieces, one after the other."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def weight_gradient(x: Tensor, columns: Tensor, squared: bool = False) -> Tensor:
+    """∂W and ∂b of :func:`mapped` [R, k + 1, m] by `columns`, which are ∂yᵀ, as (∂yᵀ·x)ᵀ: both libraries are faster at
+    this than at xᵀ·∂y, by more than it takes a compiled loop to turn the result."""
+    out = columns.new_empty(len(x), x.shape[2] + 1, columns.shape[1])
+    if not fusable(x, columns):
+        out[:, :-1] = product(columns, x.square() if squared else x).mT
+        out[:, -1] = columns.sum(2)
         return out
-    columns = _transposed(grad.contiguous())
     dimensions = *columns.shape[1:], x.shape[2]
     if not _by_onednn(columns, x):
         turned = torch.bmm(columns, x.square() if squared else x)
@@ -107,9 +125,9 @@ def weight_gradient(x: Tensor, grad: Tensor, squared: bool = False) -> Tensor:
     return out
 
 
-def _stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Of the replicates, one after the other."""
-    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(list(parts))
+def _columns(grad: Tensor) -> Tensor:
+    """∂yᵀ."""
+    return _transposed(grad.contiguous()) if fusable(grad) else grad.mT
 
 
 def _by_mkl(x: Tensor, weight: Tensor) -> Tensor:
@@ -136,5 +154,6 @@ def _dense(matrices: Tensor) -> Tensor:
 
 
 def _by_onednn(a: Tensor, b: Tensor) -> bool:
-    large = min(a.shape[1], a.shape[2], b.shape[2]) >= SMALL or a.shape[2] >= LONG
+    sizes = *a.shape[1:], b.shape[2]
+    large = (min(sizes) >= SMALL and math.prod(sizes) >= FEW) or a.shape[2] >= LONG
     return large and ONEDNN is not None and a.device.type == "cpu" and a.dtype == b.dtype == torch.float32

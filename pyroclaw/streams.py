@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyroclaw.normal_numbers import fill_normal
+
 
 class Streams:
     """R generators on one device, seeded by (repetition's seed, key).
@@ -40,7 +42,7 @@ class Streams:
         """Standard normal numbers [R, ...], the row of each replicate from its own stream."""
         out = torch.empty(shape, device=self.device)
         for row, generator in zip(out, self.generators, strict=True):
-            row.normal_(generator=generator)
+            fill_normal(row, generator)
         return out
 
     def permutation(self, replicate: int, n: int) -> Tensor:

@@ -21,6 +21,7 @@ from pyroclaw.distributions.displaced import Displacement
 from pyroclaw.distributions.gaussian_kl import VARIANCE_FLOOR
 from pyroclaw.distributions.matched_moments import Moments, are_matrices, matched_moments
 from pyroclaw.errors import InputError
+from pyroclaw.exponential import exponential
 
 
 def gain_moments(b: torch.Tensor, p: torch.Tensor) -> Moments:
@@ -64,6 +65,7 @@ class MatchedGaussian(TorchDistribution):
     }
     support = constraints.real
     has_rsample = True
+    log_variance: torch.Tensor | None = None
     displacement: Displacement | None = None
 
     def __init__(
@@ -100,18 +102,18 @@ class MatchedGaussian(TorchDistribution):
         cls,
         gamma: torch.Tensor,
         gains: Sequence[Moments],
-        own_variance: torch.Tensor | None = None,
+        log_variance: torch.Tensor | None = None,
         displacement: Displacement | None = None,
     ) -> "MatchedGaussian":
         """A matrix of weights [..., I, O] whose gain is a product.
 
         :param gains: moments of its factors: of neurons [..., 1, O] and, if they adapt too, of inputs [..., I, 1].
-        :param own_variance: σ², or None when γ is a point.
+        :param log_variance: log σ², or None when γ is a point.
         :param displacement: that γ comes from, if it is one from a prior's mean.
         """
         new = cls.__new__(cls)
         new.displacement = displacement
-        new._hold(gamma, tuple(gains), None, own_variance=own_variance)
+        new._hold(gamma, tuple(gains), None, log_variance=log_variance)
         return new
 
     def _hold(
@@ -121,14 +123,14 @@ class MatchedGaussian(TorchDistribution):
         validate_args: bool | None,
         **noise: torch.Tensor | float | None,
     ) -> None:
-        """:param noise: σ or σ², by name; the other one is computed when it is asked for."""
+        """:param noise: σ or log σ², by name; what else is asked for is computed then."""
         given = {name: _tensor(one, gamma.dtype) for name, one in noise.items() if one is not None}
         self.gamma, self.gains, self.tied = gamma, gains, not given
         self.__dict__.update(given)
         shapes = [one.shape for one in (gamma, *given.values(), *(moment for gain in gains for moment in gain))]
         batch_shape = torch.Size(np.broadcast_shapes(*shapes))  # torch's takes 50 times as long
         super().__init__(batch_shape, validate_args=validate_args)
-        if self._validate_args and not all((one > 0).all() for one in given.values()):
+        if self._validate_args and "scale" in given and not (given["scale"] > 0).all():
             raise InputError(
                 "scale of MatchedGaussian must be positive; leave it out for a γ without noise of its own."
             )
@@ -163,6 +165,10 @@ class MatchedGaussian(TorchDistribution):
     @cached_property
     def own_variance(self) -> torch.Tensor:
         """σ², of the shape that σ was given in."""
+        if self._together is not None:
+            return self._together[1][1]
+        if self.log_variance is not None:
+            return exponential(self.log_variance)
         if self.scale is None:
             raise InputError("This MatchedGaussian is tied: its γ is a point without a law; give it a scale.")
         return self.scale * self.scale
@@ -172,13 +178,20 @@ class MatchedGaussian(TorchDistribution):
         """Mean and variance (8), computed together and once."""
         if self.tied:
             moments = self.gamma * self.gain_mean, self.gamma.square() * self.gain_variance
-        elif are_matrices(self.gamma, self.own_variance, *self.gains):
-            moments = matched_moments(self.gamma, self.own_variance, *self.gains)
+        elif self._together is not None:
+            moments = self._together[0]
         else:
             own = self.own_variance * torch.addcmul(self.gain_variance, self.gain_mean, self.gain_mean)
             variance = torch.addcmul(own, self.gamma * self.gamma, self.gain_variance)
             moments = self.gain_mean * self.gamma, variance
         return self._full(moments[0]), self._full(moments[1])
+
+    @cached_property
+    def _together(self) -> tuple[Moments, Moments] | None:
+        """Mean and variance of a matrix of weights, and γ and σ², in one function with one gradient."""
+        if self.log_variance is None or not are_matrices(self.gamma, self.log_variance, *self.gains):
+            return None
+        return matched_moments(self.gamma, self.log_variance, *self.gains)
 
     def _full(self, moment: torch.Tensor) -> torch.Tensor:
         return moment if moment.shape == self.batch_shape else moment.expand(self.batch_shape)
@@ -198,7 +211,8 @@ class MatchedGaussian(TorchDistribution):
     @property
     def global_moments(self) -> Moments:
         """Mean γ and variance σ² of the weight all tasks share, the gain left out."""
-        return self._full(self.gamma), self._full(self.own_variance)
+        gamma = self.gamma if self._together is None else self._together[1][0]
+        return self._full(gamma), self._full(self.own_variance)
 
     @property
     def global_weight(self) -> dist.Normal:

@@ -18,8 +18,10 @@ where nothing cancels. With G and H the gradients to M and V, and :math:`P = G\g
     \dot\mu &= Pm + 2\mu \circ (Qv + Tc), & \dot\nu &= Qc + Tc, \\
     \dot m &= P^\top\mu + 2m \circ e, & \dot v &= Q^\top\mu^2 + e, \qquad e = Q^\top\nu + T^\top r,
 
-and those to the weights are :math:`\dot\gamma = G\mu m + 2H\gamma S`, :math:`\dot{\sigma^2} = H r c`. Where there are
-compiled loops (:mod:`pyroclaw.fused`) all of them come of one pass, in which
+and those to the weights are :math:`\dot\gamma = G\mu m + 2H\gamma S`, :math:`\dot{\sigma^2} = H r c`. The weights'
+own :math:`\gamma` and :math:`\sigma^2`, which a KL is about, are given back beside M and V: so the gradients of both
+ways meet here, and no pass is needed to add them up and to multiply them by :math:`\sigma^2`, which makes them those
+to :math:`\log\sigma^2`. Where there are compiled loops (:mod:`pyroclaw.fused`) all come of one pass, in which
 :math:`\dot\nu = (Q + T)c` and :math:`\dot v = (Q + T)^\top r`, since :math:`\mu^2 + \nu = r`.
 """
 
@@ -35,21 +37,24 @@ from pyroclaw.fused import addresses, fusable, kernels
 Moments = tuple[Tensor, Tensor]
 
 
-def matched_moments(gamma: Tensor, variance: Tensor, columns: Moments, rows: Moments | None = None) -> Moments:
-    """M and V of the module [..., I, O].
+def matched_moments(
+    gamma: Tensor, log_variance: Tensor, columns: Moments, rows: Moments | None = None
+) -> tuple[Moments, Moments]:
+    """M and V of the module [..., I, O], and γ and σ².
 
     :param gamma: γ [..., I, O].
-    :param variance: σ² [..., I, O].
+    :param log_variance: log σ² [..., I, O].
     :param columns: mean and variance of the gain of each neuron [..., 1, O].
     :param rows: the same of each input unit [..., I, 1], if these have gains.
     """
-    function = _FusedMoments if fusable(gamma, variance, *columns, *(rows or ())) else _MatchedMoments
-    return function.apply(gamma, variance, *columns, *(rows or (None, None)))
+    function = _FusedMoments if fusable(gamma, log_variance, *columns, *(rows or ())) else _MatchedMoments
+    mean, spread, *own = function.apply(gamma, log_variance, *columns, *(rows or (None, None)))
+    return (mean, spread), tuple(own)
 
 
-def are_matrices(gamma: Tensor, variance: Tensor, columns: Moments, rows: Moments | None = None) -> bool:
+def are_matrices(gamma: Tensor, log_variance: Tensor, columns: Moments, rows: Moments | None = None) -> bool:
     """Whether the arguments have the shapes of :func:`matched_moments`, and nothing else is broadcast."""
-    if gamma.dim() < 2 or variance.shape != gamma.shape:
+    if gamma.dim() < 2 or log_variance.shape != gamma.shape:
         return False
     *batch, inputs, units = gamma.shape
     return all(moment.shape == (*batch, 1, units) for moment in columns) and (
@@ -60,9 +65,9 @@ def are_matrices(gamma: Tensor, variance: Tensor, columns: Moments, rows: Moment
 class _MatchedMoments(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, gamma: Tensor, variance: Tensor, m: Tensor, v: Tensor, mu: Tensor | None, nu: Tensor | None
-    ) -> Moments:
-        c = torch.addcmul(v, m, m)
+        ctx: Any, gamma: Tensor, log_variance: Tensor, m: Tensor, v: Tensor, mu: Tensor | None, nu: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        c, variance = torch.addcmul(v, m, m), log_variance.exp()
         mean, spread, own = gamma * m, v, variance * c
         if mu is not None and nu is not None:
             squared = mu * mu
@@ -70,11 +75,13 @@ class _MatchedMoments(torch.autograd.Function):
             mean.mul_(mu)
             own.mul_(squared + nu)
         ctx.save_for_backward(gamma, variance, m, v, mu, nu, spread)
-        return mean, own.add_((gamma * gamma).mul_(spread))
+        return mean, own.add_((gamma * gamma).mul_(spread)), gamma, variance
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, to_mean: Tensor, to_variance: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, to_mean: Tensor, to_variance: Tensor, own_gamma: Tensor, own_variance: Tensor
+    ) -> tuple[Tensor | None, ...]:
         gamma, variance, m, v, mu, nu, spread = ctx.saved_tensors
         c = torch.addcmul(v, m, m)
         h_gamma = to_variance * gamma
@@ -82,9 +89,10 @@ class _MatchedMoments(torch.autograd.Function):
         to_gamma = to_own = None
         if ctx.needs_input_grad[0]:
             to_gamma = to_mean * m if mu is None else (to_mean * m).mul_(mu)
-            to_gamma.addcmul_(h_gamma, spread, value=2)
+            to_gamma.addcmul_(h_gamma, spread, value=2).add_(own_gamma)
         if ctx.needs_input_grad[1]:
             to_own = to_variance * c if mu is None else (to_variance * c).mul_(mu * mu + nu)
+            to_own.add_(own_variance).mul_(variance)
         if mu is None:
             e = t.sum(-2, keepdim=True)
             to_m, to_v = torch.addcmul(p.sum(-2, keepdim=True), m, e, value=2), q.sum(-2, keepdim=True) + e
@@ -98,12 +106,13 @@ class _MatchedMoments(torch.autograd.Function):
 
 class _FusedMoments(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gamma: Tensor, *others: Tensor | None) -> Moments:
-        gamma, rest = gamma.contiguous(), [None if one is None else one.contiguous() for one in others]
-        mean, spread = torch.empty_like(gamma), torch.empty_like(gamma)
-        kernels.moments(*addresses(gamma, *rest, mean, spread), *_dimensions(gamma))
-        ctx.save_for_backward(gamma, *rest)
-        return mean, spread
+    def forward(ctx: Any, gamma: Tensor, log_variance: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+        gamma, log_variance = gamma.contiguous(), log_variance.contiguous()
+        gains = [None if one is None else one.contiguous() for one in others]
+        mean, spread, variance = (torch.empty_like(gamma) for _ in range(3))
+        kernels.moments(*addresses(gamma, log_variance, *gains, mean, spread, variance), *_dimensions(gamma))
+        ctx.save_for_backward(gamma, variance, *gains)
+        return mean, spread, gamma, variance
 
     @staticmethod
     @once_differentiable

@@ -10,7 +10,7 @@ not finite must stay so, to be seen by :mod:`pyroclaw.inference.guard`.
 """
 
 from pyroclaw.kernels.adapted import gain_slopes, gains, moment_slopes, moments
-from pyroclaw.kernels.arrays import draw, exponential, pixels, transpose, turn
+from pyroclaw.kernels.arrays import draw, exponential, pixels
 from pyroclaw.kernels.divergences import (
     gaussian_slopes,
     gaussian_value,
@@ -19,6 +19,8 @@ from pyroclaw.kernels.divergences import (
     log_scale_slopes,
     log_scale_value,
 )
+from pyroclaw.kernels.noise import normal
+from pyroclaw.kernels.transposing import slopes, transpose, turn
 
 __all__ = [
     "draw",
@@ -33,7 +35,9 @@ __all__ = [
     "log_scale_value",
     "moment_slopes",
     "moments",
+    "normal",
     "pixels",
+    "slopes",
     "transpose",
     "turn",
 ]

@@ -1,17 +1,21 @@
 """Moments of adapted weights and of the gains that adapt them, and their gradients."""
 
-from pyroclaw.kernels.compiling import ONE, TWO, ZERO, kernel, pair, summing
+from pyroclaw.kernels.compiling import ONE, TWO, ZERO, exp, kernel, matrix, pair, summing
 
 
 @kernel
-def moments(gamma, variance, m, v, mu, nu, mean, spread, replicates, rows, columns):
-    """Of adapted weights: see :mod:`pyroclaw.distributions.matched_moments`; `mu` is 0 where inputs have no gains."""
+def moments(gamma, log_variance, m, v, mu, nu, mean, spread, variance, replicates, rows, columns):
+    """Of adapted weights, and σ²: see :mod:`pyroclaw.distributions.matched_moments`; `mu` is 0 where inputs have no
+    gains."""
     size, inputs = rows * columns, mu != 0
-    gamma, variance = pair(gamma, variance, replicates, size)
+    gamma, log_variance = pair(gamma, log_variance, replicates, size)
+    variance = matrix(variance, replicates, size)
     mean, spread = pair(mean, spread, replicates, size)
     m, v = pair(m, v, replicates, columns)
     mu, nu = pair(mu, nu, replicates, rows)
     for r in range(replicates):
+        for k in range(size):
+            variance[r, k] = exp(log_variance[r, k])
         for i in range(rows):
             u, n = (mu[r, i], nu[r, i]) if inputs else (ONE, ZERO)
             for j in range(columns):
@@ -23,13 +27,15 @@ def moments(gamma, variance, m, v, mu, nu, mean, spread, replicates, rows, colum
 
 @summing
 def moment_slopes(inputs, grads, slopes, replicates, rows, columns):
-    """Their gradients: `slopes` to the six `inputs` γ, σ², m, v, μ, ν from `grads` to M and V, all three tuples."""
+    """Their gradients, all in tuples: `slopes` to γ, log σ², m, v, μ and ν from `grads` to M, V, γ and σ²; `inputs` are
+    what the slopes are to, but for σ²."""
     size, adapted = rows * columns, inputs[4] != 0
     gamma, variance = pair(inputs[0], inputs[1], replicates, size)
     m, v = pair(inputs[2], inputs[3], replicates, columns)
     mu, nu = pair(inputs[4], inputs[5], replicates, rows)
     to_mean, to_spread = pair(grads[0], grads[1], replicates, size)
-    to_gamma, to_variance = pair(slopes[0], slopes[1], replicates, size)
+    own_gamma, own_variance = pair(grads[2], grads[3], replicates, size)
+    to_gamma, to_log_variance = pair(slopes[0], slopes[1], replicates, size)
     to_m, to_v = pair(slopes[2], slopes[3], replicates, columns)
     to_mu, to_nu = pair(slopes[4], slopes[5], replicates, rows)
     for r in range(replicates):
@@ -42,8 +48,8 @@ def moment_slopes(inputs, grads, slopes, replicates, rows, columns):
             for j in range(columns):  # two loops: for one the compiler had too many addresses to compare
                 k = i * columns + j
                 c, g, h = m[r, j] * m[r, j] + v[r, j], gamma[r, k], to_spread[r, k]
-                to_gamma[r, k] = to_mean[r, k] * u * m[r, j] + TWO * h * g * (u * u * v[r, j] + n * c)
-                to_variance[r, k] = h * own * c
+                to_gamma[r, k] = own_gamma[r, k] + to_mean[r, k] * u * m[r, j] + TWO * h * g * (u * u * v[r, j] + n * c)
+                to_log_variance[r, k] = (own_variance[r, k] + h * own * c) * variance[r, k]
             for j in range(columns):
                 k = i * columns + j
                 c, g, h = m[r, j] * m[r, j] + v[r, j], gamma[r, k], to_spread[r, k]

@@ -1,9 +1,9 @@
-"""Numbers in another order or of another kind, and what activations and variances are made by."""
+"""Numbers of another kind, and what activations and variances are made by."""
 
 import numpy as np
 from numba import carray
 
-from pyroclaw.kernels.compiling import HALF, ZERO, F, exp, kernel, matrix, pair, pointer, summing
+from pyroclaw.kernels.compiling import HALF, F, exp, kernel, matrix, pair, pointer
 
 PIXEL = F(1 / 255)
 
@@ -35,30 +35,3 @@ def pixels(images, out, size):
     images, out = carray(pointer(images, np.uint8), size), carray(pointer(out, F), size)
     for i in range(size):
         out[i] = F(images[i]) * PIXEL
-
-
-@kernel
-def transpose(matrix, out, replicates, rows, columns):
-    """The matrix [rows, columns] of each replicate as [columns, rows]."""
-    size = rows * columns
-    matrix, out = pair(matrix, out, replicates, size)
-    for r in range(replicates):
-        for j in range(columns):
-            for i in range(rows):
-                out[r, j * rows + i] = matrix[r, i * columns + j]
-
-
-@summing
-def turn(turned, grad, out, replicates, units, examples, inputs):
-    """∂yᵀ·x [units, inputs], turned, and under it the sums of ∂yᵀ [units, examples]: see :mod:`pyroclaw.products`."""
-    turned, grad = matrix(turned, replicates, units * inputs), matrix(grad, replicates, units * examples)
-    out = matrix(out, replicates, (inputs + 1) * units)
-    for r in range(replicates):
-        for i in range(inputs):
-            for j in range(units):
-                out[r, i * units + j] = turned[r, j * inputs + i]
-        for j in range(units):
-            total = ZERO
-            for n in range(examples):
-                total += grad[r, j * examples + n]
-            out[r, inputs * units + j] = total

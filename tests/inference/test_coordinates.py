@@ -63,7 +63,7 @@ def test_the_kl_is_the_same_in_coordinates(precision, kind):
     gains = [(some(1, UNITS), some(1, UNITS).square())]
     for own in (along, None):
         if kind == "matched":
-            guide = MatchedGaussian.from_gains(along.location(), gains, scale.square(), own)
+            guide = MatchedGaussian.from_gains(along.location(), gains, 2 * scale.log(), own)
         else:
             guide = Normal(along.location(), scale) if own is None else DisplacedNormal(along.location(), scale, own)
         with pyro.plate("replicate", REPLICATES, dim=-2), pyro.poutine.trace() as trace:

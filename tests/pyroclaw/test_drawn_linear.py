@@ -13,6 +13,7 @@ from pyroclaw.drawn_linear import drawn_linear
 def take(monkeypatch, library):
     """Whatever the size of a product."""
     monkeypatch.setattr(products, "SMALL", 0 if library == "oneDNN" else math.inf)
+    monkeypatch.setattr(products, "FEW", 0)
 
 
 def example(replicates, dtype):

@@ -18,13 +18,16 @@ from pyroclaw.drawn_linear import drawn_linear
 from pyroclaw.exponential import exponential
 from pyroclaw.fused import fusable
 from pyroclaw.kernels import compiling
+from pyroclaw.normal_numbers import fill_normal
 
 R, ROWS, COLUMNS, EXAMPLES = 3, 37, 21, 19  # which no length of vectors divides
 GROUPS = [Group(4, taps=3, bias=True, rows=True), Group(COLUMNS)]
 
 
-def moments(gamma, variance, m, v, *rows):
-    return matched_moments(gamma, variance, (m, v), rows or None)
+def moments(gamma, log_variance, m, v, *rows):
+    """Moments, and γ and σ²: a sum of all takes the gradients of both."""
+    found, own = matched_moments(gamma, log_variance, (m, v), rows or None)
+    return [*found, *own]
 
 
 def kl_to_a_gaussian(mean, variance, m0, v0):
@@ -33,6 +36,14 @@ def kl_to_a_gaussian(mean, variance, m0, v0):
 
 def gains(p, a, s):
     return [moment for pair in grouped_gains(p, a, s, GROUPS) for moment in pair]
+
+
+def noisy(x):
+    """Times noise of a generator for each replicate, all of one seed."""
+    noise = torch.empty(x.shape)
+    for row in noise:
+        fill_normal(row, torch.Generator().manual_seed(0))
+    return x * noise.to(x)
 
 
 def normal(*shape):
@@ -49,11 +60,11 @@ CASES = {
     "weighted log-scale KL": (lambda *q: log_scale_kl(*q, 0.2), normal(*WEIGHTS), positive(*WEIGHTS)),
     "Gaussian KL": (kl_to_a_gaussian, normal(*WEIGHTS), positive(*WEIGHTS), normal(*WEIGHTS), positive(*WEIGHTS)),
     "spread": (_half_spread, positive(*WEIGHTS), positive(1, ROWS), positive(1, COLUMNS)),
-    "moments": (moments, normal(*WEIGHTS), positive(*WEIGHTS), normal(1, 1, COLUMNS), positive(1, 1, COLUMNS)),
+    "moments": (moments, normal(*WEIGHTS), normal(*WEIGHTS), normal(1, 1, COLUMNS), positive(1, 1, COLUMNS)),
     "moments with inputs": (
         moments,
         normal(*WEIGHTS),
-        positive(*WEIGHTS),
+        normal(*WEIGHTS),
         *(normal(1, 1, COLUMNS), positive(1, 1, COLUMNS)),
         *(normal(1, ROWS, 1), positive(1, ROWS, 1)),
     ),
@@ -79,6 +90,7 @@ CASES = {
         normal(ROWS, 3),
         positive(ROWS, 3),
     ),
+    "normal numbers": (noisy, normal(16, COLUMNS)),
     "exponential": (exponential, lambda: 8 * torch.randn(R, *WEIGHTS)),
 }
 FIXED = {"Gaussian KL": 2, "spread": 1}  # inputs that have a gradient, where not all have

@@ -14,6 +14,7 @@ ways = pytest.mark.parametrize("library", ["oneDNN", "MKL"])
 def take(monkeypatch, library):
     """Whatever the size of a product."""
     monkeypatch.setattr(products, "SMALL", 0 if library == "oneDNN" else math.inf)
+    monkeypatch.setattr(products, "FEW", 0)
 
 
 def exact(x, weight):
@@ -81,3 +82,10 @@ def test_other_types_and_turned_matrices(monkeypatch):
     torch.testing.assert_close(product(a[:, 1:, 1:3].mT, b[:, 1:, :2]), torch.bmm(a[:, 1:, 1:3].mT, b[:, 1:, :2]))
     assert product(a.mT.double(), b.double()).dtype == torch.float64
     assert product(a.mT.to("meta"), b.to("meta")).shape == (2, 5, 4)
+
+
+def test_only_large_products_come_to_onednn():
+    by = [
+        products._by_onednn(torch.ones(1, 256, k), torch.ones(1, k, m)) for k, m in ((784, 100), (784, 10), (100, 100))
+    ]
+    assert by == [products.ONEDNN is not None, False, False]
