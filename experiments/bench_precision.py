@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from pyroclaw.data.benchmark import Benchmark
 from pyroclaw.experiments.bench_step import BATCH, CNN
@@ -27,7 +28,7 @@ def precision_rows(rounds: int, examples: int = 1000) -> list[Row]:
 def step(bench: Benchmark, name: str) -> Callable[[Precision], object]:
     """A step of a method's first task."""
     entry, (task,), streams = METHODS[name], bench.tasks([0]), Streams([0], "bench")
-    method = entry.make(make_net(bench.net, bench.input_shape), bench.heads, streams, entry.settings())
+    method: Any = entry.make(make_net(bench.net, bench.input_shape), bench.heads, streams, entry.settings())
     method.begin_task(TaskInfo(0, task.name, task.classes, task.train.sizes), streams)
     budget = Budget(BATCH / task.nominal_size, BATCH)
 
