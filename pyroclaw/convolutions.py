@@ -30,7 +30,16 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
     >>> convolve(torch.ones(2, 5, 3, 8, 8), torch.ones(2, 28, 7)).shape
     torch.Size([2, 5, 7, 8, 8])
     """
-    return _FewChannels.apply(x, weight) if _few(x) else _multiplied(x, weight)
+    if lower() is None and _few(x):
+        return _FewChannels.apply(x, weight)
+    return _joined(maps_of(x, weight)).to(x.dtype)
+
+
+def maps_of(x: Tensor, weight: Tensor) -> list[Tensor]:
+    """The same of each replicate, in the precision that is asked for, in which torch finds the gradients too."""
+    if dtype := lower():
+        return _maps(x.to(dtype), weight.to(dtype))
+    return list(_FewChannels.apply(x, weight)) if _few(x) else _maps(x, weight)
 
 
 def weight_gradient(x: Tensor, slope: Tensor) -> Tensor:
@@ -51,21 +60,18 @@ def columns(images: Tensor) -> Tensor:
     return found.flatten(1)
 
 
-def _multiplied(x: Tensor, weight: Tensor) -> Tensor:
-    """In the precision that is asked for, here and where torch finds the gradients; the result has that of x."""
-    dtype = lower()
-    return _convolve(x.to(dtype), weight.to(dtype)).to(x.dtype) if dtype else _convolve(x, weight)
-
-
-def _convolve(x: Tensor, weight: Tensor) -> Tensor:
+def _maps(x: Tensor, weight: Tensor) -> list[Tensor]:
     """Channels come last in memory, where a CPU convolves and pools fastest; so replicates are taken one by one, since
     the groups of one grouped convolution would have to be brought together first."""
     filters, bias = weight.mT.split([weight.shape[1] - 1, 1], dim=2)
     x = x.movedim(2, -1).contiguous().movedim(-1, 2)
-    maps = [
+    return [
         F.conv2d(own, _filters(by), by_bias, padding=KERNEL // 2)
         for own, by, by_bias in zip(x, filters, bias.squeeze(2), strict=True)
     ]
+
+
+def _joined(maps: list[Tensor]) -> Tensor:
     if len(maps) == 1:
         return maps[0].unsqueeze(0)
     return torch.stack([h.movedim(1, -1) for h in maps]).movedim(-1, 2)
@@ -95,7 +101,7 @@ class _FewChannels(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return _multiplied(x, weight)
+        return _joined(_maps(x, weight))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:

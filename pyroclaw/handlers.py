@@ -18,12 +18,14 @@ from collections.abc import Mapping
 import torch
 from pyro.distributions import Delta
 from pyro.poutine.messenger import Messenger
-from pyro.poutine.runtime import effectful
+from pyro.poutine.runtime import _PYRO_STACK, effectful
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Independent
 
+from pyroclaw import blocks
 from pyroclaw.activations import reparameterised
+from pyroclaw.blocks import drawn_block, pooled
 from pyroclaw.convolutions import convolve
 from pyroclaw.drawn_linear import drawn_linear
 from pyroclaw.products import linear
@@ -44,6 +46,24 @@ def affine(x: Tensor, weight: Tensor) -> Tensor:
 def convolution(x: Tensor, weight: Tensor) -> Tensor:
     """x [R, B, C, H, W] with 3×3 filters weight [R, 1, 9C+1, out], padding 1: [R, B, out, H, W]."""
     return convolve(x, weight.squeeze(1))
+
+
+@effectful(type="block")
+def block(x: Tensor, weight: Tensor) -> Tensor:
+    """ReLU of the 2×2 max-pooled :func:`convolution`: [R, B, out, H/2, W/2].
+
+    Its maps are made one by one for those handlers only that listen to them.
+    """
+    if _heard():
+        return pooled(convolution(x, weight))
+    return blocks.block(x, weight.squeeze(1))
+
+
+def _heard() -> bool:
+    """Whether a handler wants to know what enters or leaves a convolution, to do more than draw it."""
+    heard = ("_pyro_convolution", "_pyro_post_convolution")
+    others = (one for one in _PYRO_STACK if not isinstance(one, LocalReparameterisation))
+    return any(hasattr(one, name) for one in others for name in heard)
 
 
 class LocalReparameterisation(Messenger):
@@ -88,6 +108,13 @@ class LocalReparameterisation(Messenger):
         _, variance = self.variances[id(weight)]
         mean, spread = msg["fn"](x, weight), msg["fn"](x.square(), variance)
         msg["value"], msg["done"] = reparameterised(mean, spread, self.noise), True
+
+    def _pyro_block(self, msg) -> None:
+        x, weight = msg["args"]
+        if self.noise is None or id(weight) not in self.variances or _heard():
+            return
+        mean, variance = (moment.squeeze(1) for moment in self.variances[id(weight)])
+        msg["value"], msg["done"] = drawn_block(x, mean, variance, self.noise), True
 
 
 class FiLM(Messenger):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyroclaw.convolutions import KERNEL
 from pyroclaw.data.benchmark import NetPreset
-from pyroclaw.handlers import affine, convolution
+from pyroclaw.handlers import affine, block
 
 
 class Layer(NamedTuple):
@@ -70,9 +70,7 @@ class CNN:
 
     def __call__(self, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         for layer in self.layers:
-            h = convolution(x, weights[layer.name])
-            h = F.relu(F.max_pool2d(h.flatten(0, 1), 2))  # the two commute; on the smaller map ReLU is cheaper
-            x = h.unflatten(0, x.shape[:2])
+            x = block(x, weights[layer.name])
         return x.flatten(2)
 
 

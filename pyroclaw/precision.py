@@ -1,9 +1,9 @@
 """The precision that convolutions multiply in: float32, or bfloat16 where that was asked for.
 
 bfloat16 has float32's range and 8 of its 24 bits. Processors that know it multiply it twice as fast, GPUs more so, and
-add the products up in float32. Inputs and filters are rounded for the product, as is its result; weights, their
-moments, noise, the KL and Adam stay in float32, as do gradients of layers of few channels on a CPU, which are products
-of other matrices, and what consolidation is made of, from activations found so.
+add the products up in float32. Inputs and filters are rounded for the product, as is its result and, on the way back,
+the gradient to it; weights, their moments, noise, the KL and Adam stay in float32, as does what consolidation is made
+of, from activations found so.
 
 A relative error of 2⁻⁸ in an activation is small beside the noise that batches and local reparameterisation put there,
 but a trajectory is another one. So what was found so says so: the precision belongs to a record.

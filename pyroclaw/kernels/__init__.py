@@ -20,6 +20,7 @@ from pyroclaw.kernels.divergences import (
     log_scale_value,
 )
 from pyroclaw.kernels.noise import normal
+from pyroclaw.kernels.pooling import pool, pool_drawn, unpool
 from pyroclaw.kernels.transposing import slopes, transpose, turn
 
 __all__ = [
@@ -37,7 +38,10 @@ __all__ = [
     "moments",
     "normal",
     "pixels",
+    "pool",
+    "pool_drawn",
     "slopes",
     "transpose",
     "turn",
+    "unpool",
 ]

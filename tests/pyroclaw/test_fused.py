@@ -8,6 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyroclaw import fused
+from pyroclaw.blocks import block
 from pyroclaw.data.part import examples
 from pyroclaw.distributions import log_scale_kl
 from pyroclaw.distributions.gains import Group, grouped_gains
@@ -68,6 +69,7 @@ CASES = {
         *(normal(1, 1, COLUMNS), positive(1, 1, COLUMNS)),
         *(normal(1, ROWS, 1), positive(1, ROWS, 1)),
     ),
+    "block": (block, normal(EXAMPLES, 5, 7, 6), normal(9 * 5 + 1, COLUMNS)),
     "gains": (gains, positive(UNITS), normal(UNITS), positive(UNITS)),
     "drawn map": (
         lambda x, m, v: drawn_linear(
