@@ -62,5 +62,5 @@ METHODS: dict[str, Entry] = {
     "ltg": Entry(ltg.Ltg, ltg.Settings, "Learn to grow (Li, Zhou, Wu, Socher & Xiong, ICML 2019)", one_by_one=True),
     "finetune": Entry(finetune.Finetune, finetune.Settings, "Plain training on task after task: the floor"),
     "independent": Entry(independent.Independent, finetune.Settings, "One net for each task, trained alone: a ceiling"),
-    "joint": Entry(joint.Joint, finetune.Settings, "One net on the data of all tasks so far: a ceiling"),
+    "joint": Entry(joint.Joint, joint.Settings, "One net on the data of all tasks so far: a ceiling"),
 }

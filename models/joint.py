@@ -1,13 +1,15 @@
 """Joint training: one net on the data of all tasks so far at once. A ceiling: it keeps all old data.
 
 What the shared net can do when nothing has to be remembered. With every task the net starts anew and trains on the
-union of the tasks, for as many passes over it as any method makes over one task. Model and guide are those of
-fine-tuning; the heads stand side by side, and each example is answered by the head of its own task:
+union of the tasks, for as many passes over it as any method makes over one task. Where only the last training matters,
+those before `first` tasks have come can be left out: of T tasks they take (T - 1) / 2 times as long. Model and guide
+are those of fine-tuning; the heads stand side by side, and each example is answered by the head of its own task:
 
     y ~ Categorical(softmax over the classes of the example's task)
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -18,10 +20,19 @@ from pyroclaw.data.part import Task
 from pyroclaw.data.union import Union
 from pyroclaw.handlers import affine
 from pyroclaw.inference.mean_field import Points
-from pyroclaw.inference.method import TaskInfo
-from pyroclaw.models.finetune import Finetune, PointSettings
+from pyroclaw.inference.method import TaskInfo, Training
+from pyroclaw.models import finetune
+from pyroclaw.models.finetune import Finetune
 from pyroclaw.nets import Layer, Net
 from pyroclaw.streams import Streams
+
+
+@dataclass(frozen=True)
+class Settings(finetune.Settings):
+    """Those of plain training, and when it begins."""
+
+    first: int = 1
+    """Tasks that must have come before it trains; until then it takes a single step with each."""
 
 
 class Joint(Finetune):
@@ -29,12 +40,18 @@ class Joint(Finetune):
 
     name = "joint"
 
-    def __init__(self, net: Net, heads: Heads, streams: Streams, settings: PointSettings) -> None:
+    def __init__(self, net: Net, heads: Heads, streams: Streams, settings: Settings) -> None:
         super().__init__(net, heads, streams, settings)
+        self.first = settings.first
         self.tasks: list[Task] = []
 
+    def learn(self, index: int, task: Task, training: Training) -> Tensor:
+        if index + 1 < self.first:
+            training = replace(training, budget=training.budget._replace(epochs=0.0))
+        return super().learn(index, task, training)
+
     def effort(self, index: int) -> float:
-        return index + 1.0
+        return index + 1.0 if index + 1 >= self.first else 0.0
 
     def sites(self, task: int) -> list[str]:
         """All heads take part in training, and of an answer only the task's own matters."""

@@ -8,20 +8,22 @@ from pyroclaw.handlers import affine
 from pyroclaw.inference.elbo import AnalyticELBO
 from pyroclaw.inference.method import Budget, TaskInfo
 from pyroclaw.inference.sequence import learn_tasks
-from pyroclaw.models.finetune import Finetune, Settings
+from pyroclaw.models import joint
+from pyroclaw.models.finetune import Finetune
 from pyroclaw.models.independent import Independent
 from pyroclaw.models.joint import Joint
 from pyroclaw.nets import make_net
 from pyroclaw.streams import Streams
 
 
-def learn(make, bench, heads="multi", seeds=(0, 1), epochs=10, tasks=None):
-    method = make(make_net(bench.net, bench.input_shape), heads, Streams(seeds, "init"), Settings())
+def learn(make, bench, heads="multi", seeds=(0, 1), epochs=10, tasks=None, first=1):
+    settings = joint.Settings(first=first)
+    method = make(make_net(bench.net, bench.input_shape), heads, Streams(seeds, "init"), settings)
     return method, list(learn_tasks(method, bench.tasks(seeds)[:tasks], Budget(epochs, 16), seeds))
 
 
 def test_fine_tuning_is_maximum_likelihood(toy):
-    method = Finetune(make_net(toy.net, toy.input_shape), "multi", Streams([0, 1], "init"), Settings())
+    method = Finetune(make_net(toy.net, toy.input_shape), "multi", Streams([0, 1], "init"), joint.Settings())
     task = toy.tasks([0, 1])[0]
     method.begin_task(TaskInfo(0, "one", 2, task.train.sizes), Streams([0, 1], "begin"))
     x, y = task.train.batch(torch.arange(16).expand(2, -1))
@@ -67,6 +69,17 @@ def test_joint_training_sees_all_tasks_anew_each_time(toy):
     fresh = learn(Joint, toy, tasks=1)[0].weights.mean["hidden_1"]
     distance = (method.weights.mean["hidden_1"] - fresh).square().mean()
     assert distance > 0.05 * fresh.square().mean()  # not a continuation of what the first task left
+
+
+@pytest.mark.parametrize("heads", ["single", "multi"])
+def test_joint_training_that_waits_ends_as_if_it_had_not(toy, heads):
+    usual, notes = learn(Joint, toy, heads)
+    method, waited = learn(Joint, toy, heads, first=2)
+    assert [len(note.elbo) for note in waited] == [1, len(notes[1].elbo)]
+    assert (method.effort(0), method.effort(1)) == (0.0, 2.0)
+    assert torch.equal(waited[1].test, notes[1].test)
+    for name, weight in usual.weights.mean.items():
+        assert torch.equal(method.weights.mean[name], weight)
 
 
 def test_joint_training_with_one_head_uses_it_for_all(toy):
