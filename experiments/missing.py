@@ -1,8 +1,9 @@
 """Repetitions that are on record, and those that are not: only the missing ones are run.
 
 A record counts if it is finished, and has forward transfer if that is asked for; in the folder of runs, or among the
-results that come with pyroclaw. While the checkpoints of its plate are there, the plate is not done: a kill may have
-come between the records of two repetitions, and all of them must go on together to end with the same bits.
+results that come with pyroclaw. So do, for a run with --tasks, the first tasks of a longer one. While the checkpoints
+of its plate are there, the plate is not done: a kill may have come between the records of two repetitions, and all of
+them must go on together to end with the same bits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from pyroclaw.experiments.console import Watcher
 from pyroclaw.experiments.job import Common, Job
 from pyroclaw.experiments.records import checkpoints, fingerprint, read, summarise
+from pyroclaw.experiments.shorter import begins_with, cut
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -21,8 +23,8 @@ def summaries(jobs: Mapping[str, Job], common: Common, view: Watcher, stop: Call
     seeds = common.seeds()
     missing = {name: len(seeds) - len(known(job, common, seeds)) for name, job in jobs.items()}
     for name, job in jobs.items():
-        count = f"{missing[name]} of {len(seeds)} to run" if missing[name] else f"{len(seeds)} on record"
-        view.say(f"{name}: {count}, {job.results.folder.relative_to(common.out)}")
+        to_run = f"{missing[name]} of {len(seeds)} to run, {job.results.folder.relative_to(common.out)}"
+        view.say(f"{name}: {to_run}" if missing[name] else f"{name}: {len(seeds)} on record")
     found = {}
     for name, job in jobs.items():
         if missing[name]:
@@ -46,10 +48,25 @@ def complete(
 def known(job: Job, common: Common, seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
     """The records that need not be made, by seed."""
     # a setting's folder may have another name, from when the preset was another, but has the same fingerprint
-    same, of_method = f"*-{fingerprint(job.results.config)}", job.results.folder.parent.relative_to(common.out)
+    config, of_method = job.results.config, job.results.folder.parent.relative_to(common.out)
+    same = f"*-{fingerprint(config)}"
     places = [place for out in (RESULTS, common.out) for place in sorted((out / of_method).glob(same))]
     found = [(place, record) for place in places for record in read(place, seeds)]
-    return {record["seed"]: record for place, record in found if _usable(place, record, common.transfer)}
+    usable = {record["seed"]: record for place, record in found if _usable(place, record, common.transfer)}
+    if "tasks" not in config or common.transfer:
+        return usable
+    return _of_longer(config, [out / of_method for out in (RESULTS, common.out)], seeds) | usable
+
+
+def _of_longer(config: Mapping[str, Any], folders: Sequence[Path], seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """What the first tasks of longer runs were, by seed."""
+    places = [place for folder in folders for place in sorted(folder.glob("*"))]
+    found = [(place, record) for place in places for record in read(place, seeds)]
+    return {
+        record["seed"]: cut(record, config["tasks"])
+        for place, record in found
+        if begins_with(record["config"], config) and _usable(place, record, transfer=False)
+    }
 
 
 def _usable(place: Path, record: dict[str, Any], transfer: bool) -> bool:

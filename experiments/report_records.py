@@ -2,10 +2,10 @@
 
     RESULTS/BENCHMARK/METHOD/SETTING-FINGERPRINT/seed*
 
-A method's row is its setting "default"; others are shown as what they are, changes of it. Runs of another protocol, of
-fewer tasks say, are compared among themselves only. Methods of a benchmark are compared by seed, so those on other data
-or with a second default are refused, and stand-ins are benchmarks of their own. Repetitions that are not finished are
-named and not counted.
+A method's row is its setting "default"; others are shown as what they are, changes of it. Runs of another protocol are
+compared among themselves only; those of fewer tasks also with the first tasks of longer runs. Methods of a benchmark
+are compared by seed, so those on other data or with a second default are refused, and stand-ins are benchmarks of their
+own. Repetitions that are not finished are named and not counted.
 """
 
 import re
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from pyroclaw import metrics
 from pyroclaw.errors import InputError
-from pyroclaw.experiments import paper
 from pyroclaw.experiments.ablate import ABLATIONS
 from pyroclaw.experiments.compare import BOUNDS
 from pyroclaw.experiments.job import settings_of
+from pyroclaw.experiments.paper import accuracy, another_protocol, tables
 from pyroclaw.experiments.records import read, summarise
+from pyroclaw.experiments.shorter import cut
 from pyroclaw.experiments.significance import by_seed, significantly_best
 from pyroclaw.models import METHODS
 
@@ -95,7 +96,7 @@ class Setting:
     @property
     def protocol(self) -> str:
         """What differs from the paper's protocol, in words; "" if nothing does."""
-        return paper.another_protocol(self.config)
+        return another_protocol(self.config)
 
     def matrix(self) -> NDArray:
         """Accuracies [T, T, R]."""
@@ -120,12 +121,12 @@ class Bench:
 
     def methods(self) -> list[str]:
         """With a record or a figure in the paper, in a fixed order."""
-        reported = {} if self.stand_in else paper.tables().get(self.protocol, {})
+        reported = {} if self.stand_in else tables().get(self.protocol, {})
         return ordered([*self.main, *reported])
 
     def reported(self, method: str) -> tuple[float, float] | None:
         """The paper's accuracy; it has none on a stand-in."""
-        return None if self.stand_in else paper.accuracy(self.protocol, method)
+        return None if self.stand_in else accuracy(self.protocol, method)
 
     def everything(self) -> list[Setting]:
         return [*self.main.values(), *self.others, *(one for group in self.reduced.values() for one in group)]
@@ -185,10 +186,16 @@ def collect(results: Path) -> list[Bench]:
             if record not in finished
         ]
         if finished:
-            seconds = np.mean([sum(record["train_seconds"]) / len(record["plate"]) for record in finished])
-            note = finished[0]["summary"][-1].get("note", "")
-            _add(place, Setting(method, name, folder, found[0]["config"], summarise(finished), float(seconds), note))
+            _add(place, _setting(method, name, folder, finished))
+    for bench in benches.values():
+        _add_first_tasks(bench)
     return list(benches.values())
+
+
+def _setting(method: str, name: str, folder: Path, records: Sequence[Mapping[str, Any]]) -> Setting:
+    seconds = np.mean([sum(record["train_seconds"]) / len(record["plate"]) for record in records])
+    note = records[0]["summary"][-1].get("note", "")
+    return Setting(method, name, folder, records[0]["config"], summarise(records), float(seconds), note)
 
 
 def _title(bench: str, protocol: str, stand_in: bool) -> str:
@@ -214,6 +221,19 @@ def _add(bench: Bench, setting: Setting) -> None:
         bench.main[setting.method] = setting
     else:
         bench.others.append(setting)
+
+
+def _add_first_tasks(bench: Bench) -> None:
+    """Beside runs of fewer tasks, the first tasks of each method's own run, if the method has no such run."""
+    for protocol, group in bench.reduced.items():
+        tasks = group[0].config.get("tasks")
+        have = {one.method for one in group if not one.changes}
+        for method in bench.main.keys() - have if tasks else ():
+            usual = bench.main[method]
+            longer = usual.summary["tasks_finished"] > tasks
+            if longer and another_protocol({**usual.config, "tasks": tasks}) == protocol:
+                records = [cut(record, tasks) for record in read(usual.folder, usual.summary["seeds"])]
+                group.append(_setting(method, f"tasks-{tasks}", usual.folder, records))
 
 
 def mean_and_error(values: Sequence[float] | NDArray, scale: float = 1, digits: int = 2) -> str:

@@ -64,10 +64,10 @@ class Recipe:
     def nominal_sizes(self, outlines: Sequence[Outline]) -> list[int]:
         """Training examples of each task by the share of each class, whatever units or missing images change."""
         train = split.part_sizes(np.bincount(self.classes), self.shares)[:, 0] * self.fold
-        sizes = [int(train[list(outline.classes)].sum()) for outline in outlines]
         if self.shuffle == "classes":  # where a class that lacks an image or two falls must not change the steps
-            return [round(sum(sizes) / len(sizes))] * len(sizes)
-        return sizes
+            everything = sum(int(train[list(outline.classes)].sum()) for outline in self.outlines)
+            return [round(everything / len(self.outlines))] * len(outlines)
+        return [int(train[list(outline.classes)].sum()) for outline in outlines]
 
     def split(self, seed: int) -> Split:
         """The split of one repetition, the same for all its tasks."""

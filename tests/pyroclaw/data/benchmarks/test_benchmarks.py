@@ -93,6 +93,18 @@ def test_a_repetition_is_the_same_alone_and_beside_others(bench, name):
             assert torch.equal(x[k], own_x[0]) and torch.equal(y[k], own_y[0])
 
 
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_first_tasks_are_the_same_however_many_follow(bench, name):
+    made = bench(name)
+    for own, other in zip(made.first(3).tasks([2]), made.tasks([2])[:3], strict=True):
+        assert own[:3] == other[:3]
+        for part in ("train", "validation", "test"):
+            one, same = getattr(own, part), getattr(other, part)
+            assert one.sizes == same.sizes
+            (x, y), (same_x, same_y) = (each.batch(torch.arange(one.sizes[0])[None]) for each in (one, same))
+            assert torch.equal(x, same_x) and torch.equal(y, same_y)
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_ten_repetitions_make_one_plate_with_splits_of_their_own(bench, name):
     made = bench(name)
