@@ -227,8 +227,10 @@ def _add_first_tasks(bench: Bench) -> None:
     """Beside runs of fewer tasks, the first tasks of each method's own run, if the method has no such run."""
     for protocol, group in bench.reduced.items():
         tasks = group[0].config.get("tasks")
+        if tasks is None:
+            continue
         have = {one.method for one in group if not one.changes}
-        for method in bench.main.keys() - have if tasks else ():
+        for method in bench.main.keys() - have:
             usual = bench.main[method]
             longer = usual.summary["tasks_finished"] > tasks
             if longer and another_protocol({**usual.config, "tasks": tasks}) == protocol:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,11 +100,31 @@ def test_a_method_whose_nets_differ_runs_its_repetitions_one_by_one(data_dir, tm
     assert "97.30 ± 0.50 % (with all of its protocol, not 1 epoch)" in shown
 
 
-def test_the_presets_have_the_papers_strength_of_ewc():
+def studies():
+    """What searches found and presets name: benchmark, method, and the best trial's settings."""
+    for bench in KNOWN:
+        _, *tables = re.split(r"^\[(\w+)\]$", (presets.FOLDER / f"{bench}.toml").read_text(), flags=re.MULTILINE)
+        for method, text in zip(tables[::2], tables[1::2], strict=True):
+            if name := re.search(r"# best of .* study (\S+)", text):
+                (found,) = (SCRIPT.parent / "results" / "tuning" / "studies").glob(f"*/{name[1]}/study.json")
+                study = json.loads(found.read_text())
+                yield bench, method, study["trials"][study["best"]]["settings"]
+
+
+def test_the_presets_have_what_the_searches_that_they_name_found():
+    for bench, method, found in studies():
+        preset = presets.settings(METHODS[method].settings, presets.preset(bench)[method])
+        assert {name: getattr(preset, name) for name in found} == found, f"{method} on {bench}"
+
+
+def test_the_presets_have_the_papers_strength_of_ewc_where_none_was_searched():
+    searched = {bench for bench, method, _ in studies() if method == "ewc"}
     strength = {
-        bench: presets.settings(METHODS["ewc"].settings, presets.preset(bench).get("ewc", {})).lam for bench in KNOWN
+        bench: presets.settings(METHODS["ewc"].settings, presets.preset(bench).get("ewc", {})).lam
+        for bench in KNOWN
+        if bench not in searched
     }
-    assert strength.pop("split_notmnist") == 10_000
+    assert "omniglot" in searched and strength.pop("split_notmnist") == 10_000
     assert set(strength.values()) == {100}
 
 
