@@ -20,6 +20,7 @@ from torch import Tensor
 
 from pyroclaw import metrics
 from pyroclaw.experiments import paper
+from pyroclaw.experiments.significance import mean_and_error
 
 REFRESH = 10  # steps between two readings of the ELBO where it is shown: each waits for the device
 
@@ -104,19 +105,18 @@ def report(
 ) -> None:
     """The end of a run: accuracy matrix, average, task 1 over time, adaptation, time, data source, folder."""
     console.print(_accuracies(matrix, names))
-    mean, error = result["average_accuracy"]["mean"], result["average_accuracy"]["standard_error"]
-    lost, lost_error = metrics.mean_and_error(metrics.forgetting(matrix))
-    back, back_error = metrics.mean_and_error(metrics.backward_transfer(matrix))
+    repetitions = matrix.shape[2]
+    of = f"mean ± standard error of {repetitions}" if repetitions > 1 else "one repetition"
     note = result["summary"][0][-1].get("note")
     first = " ".join(f"{100 * value:.1f}" for value in metrics.retention(matrix).mean(axis=1))
     seconds = sum(map(sum, result["train_seconds"]))
     lines = [
-        f"average accuracy  {100 * mean:.2f} ± {100 * error:.2f} %  (mean ± standard error of {matrix.shape[2]})",
+        f"average accuracy  {mean_and_error(metrics.average_accuracy(matrix)[-1], 100)} %  ({of})",
         f"in the paper      {_paper(result, paper.another_protocol(config))}",
         *([f"note              {note}"] if note else []),
         *_transferred(result),
-        f"forgetting        {100 * lost:.2f} ± {100 * lost_error:.2f} points",
-        f"backward transfer {100 * back:.2f} ± {100 * back_error:.2f} points",
+        f"forgetting        {mean_and_error(metrics.forgetting(matrix), 100)} points",
+        f"backward transfer {mean_and_error(metrics.backward_transfer(matrix), 100)} points",
         f"task 1 over time  {first}",
         f"calibration       {_calibration(result)}",
         f"training time     {seconds:.0f} s for all repetitions, peak memory {result['peak_memory_mb']:.0f} MB",

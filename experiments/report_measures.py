@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from pyroclaw import metrics
 from pyroclaw.experiments import report_figures as figures
 from pyroclaw.experiments.report_cells import MISSING, Cell, Row, Table
-from pyroclaw.experiments.report_records import Bench, Setting, mean_and_error, shown
+from pyroclaw.experiments.report_records import Bench, Setting, shown
 from pyroclaw.experiments.report_tables import grouped, slug
+from pyroclaw.experiments.significance import mean_and_error
 
 MEASURES = {"ece": ("ECE (%)", 100, 2), "nll": ("NLL", 1, 4), "brier": ("Brier", 1, 4)}
 FEWER = " In square brackets the number of repetitions, where it was measured on some only."

@@ -236,13 +236,3 @@ def _add_first_tasks(bench: Bench) -> None:
             if longer and another_protocol({**usual.config, "tasks": tasks}) == protocol:
                 records = [cut(record, tasks) for record in read(usual.folder, usual.summary["seeds"])]
                 group.append(_setting(method, f"tasks-{tasks}", usual.folder, records))
-
-
-def mean_and_error(values: Sequence[float] | NDArray, scale: float = 1, digits: int = 2) -> str:
-    """Mean ± standard error as it is printed; one repetition has no error.
-
-    >>> mean_and_error([0.5, 0.6], scale=100)
-    '55.00 ± 5.00'
-    """
-    mean, error = metrics.mean_and_error(scale * np.asarray(values))
-    return f"{mean:.{digits}f} ± {error:.{digits}f}" if len(values) > 1 else f"{mean:.{digits}f}"

@@ -10,11 +10,10 @@ from pyroclaw.experiments.report_records import (
     Bench,
     Setting,
     best_by_seed,
-    mean_and_error,
     shown,
 )
 from pyroclaw.experiments.report_tables import ours, repetitions
-from pyroclaw.experiments.significance import LEVEL, paired, probability
+from pyroclaw.experiments.significance import LEVEL, mean_and_error, paired, probability
 from pyroclaw.models import METHODS
 
 COLUMNS = ["average accuracy (%)", "difference to the default", "p", "repetitions"]

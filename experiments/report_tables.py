@@ -9,8 +9,8 @@ from pyroclaw import metrics
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.compare import BOUNDS, CEILING
 from pyroclaw.experiments.report_cells import MISSING, Cell, Row, Table
-from pyroclaw.experiments.report_records import Bench, Setting, mean_and_error, ordered, shown
-from pyroclaw.experiments.significance import LEVEL
+from pyroclaw.experiments.report_records import Bench, Setting, ordered, shown
+from pyroclaw.experiments.significance import LEVEL, mean_and_error
 
 BOLD = f"Bold: above every other method measured, by a paired t-test, p = {LEVEL}; floor and ceilings do not count."
 REMARKS = {"split_notmnist": ["The paper's notMNIST is a larger set of images, so this comparison is a rough one."]}

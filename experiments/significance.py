@@ -64,11 +64,20 @@ def by_seed(summary: Mapping[str, Any]) -> dict[int, float]:
     return dict(zip(summary["seeds"], np.mean(summary["test_accuracy"][-1], axis=0), strict=True))
 
 
+def mean_and_error(values: Sequence[float] | np.ndarray, scale: float = 1, digits: int = 2) -> str:
+    """Mean ± standard error as it is printed; one repetition has no error.
+
+    >>> mean_and_error([0.5, 0.6], scale=100)
+    '55.00 ± 5.00'
+    """
+    mean, error = metrics.mean_and_error(scale * np.asarray(values))
+    return f"{mean:.{digits}f} ± {error:.{digits}f}" if len(values) > 1 else f"{mean:.{digits}f}"
+
+
 def percent(values: Sequence[float] | np.ndarray) -> str:
-    """Mean ± standard error in %; one repetition has no error.
+    """The same in %, narrow enough for a table.
 
     >>> percent([0.5, 0.6]), percent([0.5])
     ('55.00±5.00', '50.00')
     """
-    mean, error = metrics.mean_and_error(100 * np.asarray(values))
-    return f"{mean:.2f}±{error:.2f}" if len(values) > 1 else f"{mean:.2f}"
+    return mean_and_error(values, 100).replace(" ", "")

@@ -9,7 +9,8 @@ import pytest
 
 from pyroclaw.experiments import report_figures as figures
 from pyroclaw.experiments.ablate import ABLATIONS
-from pyroclaw.experiments.report_records import NAMES, Bench, Setting, mean_and_error
+from pyroclaw.experiments.report_records import NAMES, Bench, Setting
+from pyroclaw.experiments.significance import mean_and_error
 from pyroclaw.models import METHODS
 
 GENERATOR = np.random.default_rng(0)

@@ -48,7 +48,7 @@ def test_a_run_leaves_its_record_and_says_what_it_found(data_dir, tmp_path, caps
     assert f"{results['parameters'][0][-1]:,} of one repetition" in shown and "98.40 ± 0.20 %" in shown
     for expected in ("average accuracy", "task 1 over time", "adaptation", "prepared file notmnist.npz", "E/J"):
         assert expected in shown
-    assert f"{100 * results['average_accuracy']['mean']:.2f}" in shown
+    assert f"{100 * results['average_accuracy']['mean']:.2f} ± " in shown and "standard error of 2)" in shown
 
 
 def test_the_first_tasks_alone_are_those_of_the_whole_run_and_are_named(data_dir, tmp_path, capsys):
@@ -57,6 +57,7 @@ def test_the_first_tasks_alone_are_those_of_the_whole_run_and_are_named(data_dir
     assert run.main(arguments(data_dir, tmp_path / "two", *budget, "--tasks", "2")) == 0
     (_, whole), (folder, two) = record(tmp_path / "all"), record(tmp_path / "two")
     assert two["test_accuracy"] == whole["test_accuracy"][:2] and two["tasks_finished"] == 2
+    assert "(one repetition)" in capsys.readouterr().out
     assert "tasks-2" in folder.name and json.loads((folder / "seed0" / "config.json").read_text())["tasks"] == 2
     for wrong in ("9", "-1"):
         assert run.main(arguments(data_dir, tmp_path / "no", *budget, "--tasks", wrong)) == 2
