@@ -174,7 +174,7 @@ def _look(name: str) -> tuple[str, Any, str]:
 def _range(lines: Mapping[str, NDArray]) -> tuple[float, float]:
     """Of all but the lowest, whose lines may leave the frame."""
     counted = [values for name, values in lines.items() if name not in LOW] or list(lines.values())
-    summaries = [metrics.mean_and_error(100 * row) for values in counted for row in values]
+    summaries = [metrics.mean_and_error(100 * row) for values in counted for row in values if not np.isnan(row).any()]
     low, high = min(mean - error for mean, error in summaries), max(mean + error for mean, error in summaries)
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin

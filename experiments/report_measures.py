@@ -132,7 +132,10 @@ def matrices(bench: Bench) -> Table:
         setting = bench.main[method]
         means = 100 * np.mean(setting.matrix(), axis=2)
         rows = [
-            [Cell(f"after task {t + 1}", setting.folder), *(Cell(f"{value:.1f}") for value in row[: t + 1])]
+            [
+                Cell(f"after task {t + 1}", setting.folder),
+                *(Cell(mean_and_error([value], digits=1)) for value in row[: t + 1]),
+            ]
             for t, row in enumerate(means)
         ]
         groups.append((shown(method), rows))
@@ -192,7 +195,10 @@ def _rows(
     """Means over repetitions; the method's name links to the records."""
     return _filled(
         [
-            [Cell(shown(name), settings[name].folder), *(Cell(f"{scale * np.mean(v):.{digits}f}") for v in values)]
+            [
+                Cell(shown(name), settings[name].folder),
+                *(Cell(mean_and_error([np.mean(v)], scale, digits)) for v in values),
+            ]
             for name, values in lines.items()
         ]
     )

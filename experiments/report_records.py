@@ -25,7 +25,7 @@ from pyroclaw.experiments.job import settings_of
 from pyroclaw.experiments.paper import accuracy, another_protocol, tables
 from pyroclaw.experiments.records import read, summarise
 from pyroclaw.experiments.shorter import cut
-from pyroclaw.experiments.significance import by_seed, significantly_best
+from pyroclaw.experiments.significance import best_by_seed, by_seed
 from pyroclaw.models import METHODS
 
 DEFAULT = "default"
@@ -55,6 +55,8 @@ NAMES = {
 PROTOCOL_PARTS = re.compile(
     r"(?:(?:^|_)(?:epochs|batch_size|split|augment|tasks|averaged|precision)-[^_]+)+$"
 )  # of a setting's name
+# joint training that left out what comes before its last: it ends as the default does
+WAITED = re.compile(r"first-\d+")
 
 
 @dataclass(frozen=True)
@@ -147,19 +149,6 @@ def ordered(methods: Iterable[str]) -> list[str]:
     return sorted(set(methods), key=lambda name: (places.get(name, len(places)), name))
 
 
-def best_by_seed(scores: Mapping[str, Mapping[int, float]]) -> str | None:
-    """Whose accuracies are significantly higher than those of each other, on the seeds that the two share; or None."""
-    if len(scores) < 2:
-        return None
-    best = max(scores, key=lambda name: np.mean(list(scores[name].values())))
-    for rival in scores.keys() - {best}:
-        shared = sorted(scores[best].keys() & scores[rival].keys())
-        pair = {name: [scores[name][seed] for seed in shared] for name in (best, rival)} if shared else {}
-        if significantly_best(pair) != best:
-            return None
-    return best
-
-
 def shown(name: str) -> str:
     """A method or an ablation, as it is called on the page."""
     return NAMES.get(name) or ABLATIONS.get(name, name)
@@ -195,7 +184,22 @@ def collect(results: Path) -> list[Bench]:
 def _setting(method: str, name: str, folder: Path, records: Sequence[Mapping[str, Any]]) -> Setting:
     seconds = np.mean([sum(record["train_seconds"]) / len(record["plate"]) for record in records])
     note = records[0]["summary"][-1].get("note", "")
-    return Setting(method, name, folder, records[0]["config"], summarise(records), float(seconds), note)
+    config = records[0]["config"]
+    summary = _without_untrained(summarise(records), config["settings"].get("first", 1) - 1)
+    return Setting(method, name, folder, config, summary, float(seconds), note)
+
+
+def _without_untrained(summary: dict[str, Any], count: int) -> dict[str, Any]:
+    """After so many tasks joint training had not begun, and what its net answered then is not measured: NaN."""
+
+    def hidden(rows: Sequence[Any]) -> list[Any]:
+        return [np.full(np.shape(row), np.nan) if t < count else row for t, row in enumerate(rows)]
+
+    calibration = {
+        prediction: {measure: hidden(rows) for measure, rows in measures.items()}
+        for prediction, measures in summary["calibration"].items()
+    }
+    return {**summary, "test_accuracy": hidden(summary["test_accuracy"]), "calibration": calibration}
 
 
 def _title(bench: str, protocol: str, stand_in: bool) -> str:
@@ -217,7 +221,7 @@ def _add(bench: Bench, setting: Setting) -> None:
             )
     if setting.protocol:
         bench.reduced.setdefault(setting.protocol, []).append(setting)
-    elif setting.name == DEFAULT:
+    elif setting.name == DEFAULT or (WAITED.fullmatch(setting.name) and setting.method not in bench.main):
         bench.main[setting.method] = setting
     else:
         bench.others.append(setting)
@@ -232,7 +236,7 @@ def _add_first_tasks(bench: Bench) -> None:
         have = {one.method for one in group if not one.changes}
         for method in bench.main.keys() - have:
             usual = bench.main[method]
-            longer = usual.summary["tasks_finished"] > tasks
+            longer = usual.summary["tasks_finished"] > tasks >= usual.config["settings"].get("first", 1)
             if longer and another_protocol({**usual.config, "tasks": tasks}) == protocol:
                 records = [cut(record, tasks) for record in read(usual.folder, usual.summary["seeds"])]
                 group.append(_setting(method, f"tasks-{tasks}", usual.folder, records))

@@ -6,14 +6,9 @@ from collections.abc import Sequence
 from pyroclaw import metrics
 from pyroclaw.experiments.compare import BOUNDS, CEILING
 from pyroclaw.experiments.report_cells import MISSING, Cell, Row, Table
-from pyroclaw.experiments.report_records import (
-    Bench,
-    Setting,
-    best_by_seed,
-    shown,
-)
+from pyroclaw.experiments.report_records import Bench, Setting, shown
 from pyroclaw.experiments.report_tables import ours, repetitions
-from pyroclaw.experiments.significance import LEVEL, mean_and_error, paired, probability
+from pyroclaw.experiments.significance import LEVEL, best_by_seed, mean_and_error, paired, probability
 from pyroclaw.models import METHODS
 
 COLUMNS = ["average accuracy (%)", "difference to the default", "p", "repetitions"]

@@ -64,12 +64,27 @@ def by_seed(summary: Mapping[str, Any]) -> dict[int, float]:
     return dict(zip(summary["seeds"], np.mean(summary["test_accuracy"][-1], axis=0), strict=True))
 
 
-def mean_and_error(values: Sequence[float] | np.ndarray, scale: float = 1, digits: int = 2) -> str:
-    """Mean ± standard error as it is printed; one repetition has no error.
+def best_by_seed(scores: Mapping[str, Mapping[int, float]]) -> str | None:
+    """Whose accuracies are significantly higher than those of each other, on the seeds that the two share; or None."""
+    if len(scores) < 2:
+        return None
+    best = max(scores, key=lambda name: np.mean(list(scores[name].values())))
+    for rival in scores.keys() - {best}:
+        shared = sorted(scores[best].keys() & scores[rival].keys())
+        pair = {name: [scores[name][seed] for seed in shared] for name in (best, rival)} if shared else {}
+        if significantly_best(pair) != best:
+            return None
+    return best
 
-    >>> mean_and_error([0.5, 0.6], scale=100)
-    '55.00 ± 5.00'
+
+def mean_and_error(values: Sequence[float] | np.ndarray, scale: float = 1, digits: int = 2) -> str:
+    """Mean ± standard error as it is printed; one repetition has no error, and what was not measured a dash.
+
+    >>> mean_and_error([0.5, 0.6], scale=100), mean_and_error([np.nan])
+    ('55.00 ± 5.00', '–')
     """
+    if np.isnan(values).any():
+        return "–"
     mean, error = metrics.mean_and_error(scale * np.asarray(values))
     return f"{mean:.{digits}f} ± {error:.{digits}f}" if len(values) > 1 else f"{mean:.{digits}f}"
 

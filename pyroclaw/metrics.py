@@ -22,7 +22,7 @@ def accuracy_matrix(rows: list[NDArray]) -> NDArray:
 
 def average_accuracy(matrix: NDArray) -> NDArray:
     """Mean accuracy over the tasks so far, after each task: [T, R] (the paper's figure 1)."""
-    return np.nanmean(matrix, axis=1)
+    return np.stack([row[: t + 1].mean(axis=0) for t, row in enumerate(matrix)])
 
 
 def retention(matrix: NDArray, task: int = 0) -> NDArray:
@@ -38,7 +38,7 @@ def forgetting(matrix: NDArray) -> NDArray:
     """
     if len(matrix) == 1:
         return np.zeros(matrix.shape[2])
-    best = np.nanmax(matrix[:, :-1], axis=0)
+    best = np.stack([matrix[k:, k].max(axis=0) for k in range(len(matrix) - 1)])
     return np.mean(best - matrix[-1, :-1], axis=0)
 
 

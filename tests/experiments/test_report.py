@@ -361,3 +361,16 @@ def test_bad_input_is_one_sentence(tmp_path, capsys, option, word):
     error = capsys.readouterr().err
     assert word in error and "nowhere" in error and error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_joint_training_that_waited_counts_by_what_it_ended_with(tmp_path):
+    results, page, tables = tmp_path / "results", tmp_path / "report.html", tmp_path / "tables.md"
+    store(results, "claw", [0.97, 0.96])
+    store(results, "joint", [0.98, 0.94], setting="first-3", settings={"first": 3}, rich=True)
+    assert report.main(["--results", str(results), "--out", str(page), "--markdown", str(tables)]) == 0
+    (overview,) = [line for line in tables.read_text().splitlines() if line.startswith("| joint")][:1]
+    assert "[95.00 ± 2.00](results/split_mnist/joint/first-3" in overview
+    rows = [row[1:] for row in Page(page.read_text()).rows if row[0] == "joint (ceiling)"]
+    assert ["–", "–", "95.00 ± 2.00"] in rows  # after each task: figure 1
+    assert [row for row in rows if len(row) == 5 and row[:2] == ["–", "–"] and row[2] == "96.00 ± 2.00"]  # forgetting
+    assert "nan" not in page.read_text().casefold()

@@ -65,3 +65,13 @@ def test_the_report_has_them_beside_shorter_runs(data_dir, tmp_path):
     table = pages[1].read_text().partition("first 2 tasks")[2].partition("\n\n")[0]
     (row,) = [line for line in table.splitlines() if line.startswith("| EWC")]
     assert after in row and f"/ewc/{folder.name}/" in row and "| CLAW |" in table
+
+
+def test_joint_training_that_had_not_begun_then_is_not_beside_them(data_dir, tmp_path):
+    out = tmp_path / "records"
+    learn(data_dir, out, "joint", "--epochs", "10", "--set", "first=3")
+    assert run.main([*arguments(data_dir, out, "--epochs", "10", "--tasks", "2")]) == 0
+    pages = tmp_path / "report.html", tmp_path / "report.md"
+    assert report.main(["--results", str(out), "--out", str(pages[0]), "--markdown", str(pages[1])]) == 0
+    table = pages[1].read_text().partition("first 2 tasks")[2].partition("\n\n")[0]
+    assert "| CLAW |" in table and "| joint" not in table
