@@ -24,7 +24,7 @@ from pyroclaw.experiments.compare import BOUNDS
 from pyroclaw.experiments.job import settings_of
 from pyroclaw.experiments.paper import accuracy, another_protocol, tables
 from pyroclaw.experiments.records import read, summarise
-from pyroclaw.experiments.shorter import cut
+from pyroclaw.experiments.shorter import begins_with, cut
 from pyroclaw.experiments.significance import best_by_seed, by_seed
 from pyroclaw.models import METHODS
 
@@ -228,15 +228,25 @@ def _add(bench: Bench, setting: Setting) -> None:
 
 
 def _add_first_tasks(bench: Bench) -> None:
-    """Beside runs of fewer tasks, the first tasks of each method's own run, if the method has no such run."""
+    """Beside runs of fewer tasks, the first tasks of each method's own run, for repetitions that have no such run."""
     for protocol, group in bench.reduced.items():
         tasks = group[0].config.get("tasks")
         if tasks is None:
             continue
-        have = {one.method for one in group if not one.changes}
-        for method in bench.main.keys() - have:
-            usual = bench.main[method]
+        made = {one.method: one for one in group if not one.changes}
+        for method, usual in bench.main.items():
             longer = usual.summary["tasks_finished"] > tasks >= usual.config["settings"].get("first", 1)
             if longer and another_protocol({**usual.config, "tasks": tasks}) == protocol:
-                records = [cut(record, tasks) for record in read(usual.folder, usual.summary["seeds"])]
-                group.append(_setting(method, f"tasks-{tasks}", usual.folder, records))
+                if method not in made:
+                    group.append(_first_tasks(usual, tasks))
+                elif begins_with(usual.config, made[method].config):
+                    group[group.index(made[method])] = _first_tasks(usual, tasks, made[method])
+
+
+def _first_tasks(longer: Setting, tasks: int, made: Setting | None = None) -> Setting:
+    """The first tasks of a method's run, joined to the repetitions that were made of these tasks alone."""
+    found = {record["seed"]: cut(record, tasks) for record in read(longer.folder, longer.summary["seeds"])}
+    if made:
+        found |= {record["seed"]: record for record in read(made.folder, made.summary["seeds"])}
+    folder = made.folder if made else longer.folder
+    return _setting(longer.method, f"tasks-{tasks}", folder, [found[seed] for seed in sorted(found)])

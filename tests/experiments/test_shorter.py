@@ -1,9 +1,11 @@
 """The first tasks of a run are the run of so many, for every method, so that it need not be made."""
 
+import numpy as np
 import pytest
 
 from pyroclaw.experiments import compare, job, report, run
 from pyroclaw.experiments.records import read
+from pyroclaw.experiments.report_records import collect
 from pyroclaw.experiments.shorter import begins_with, cut
 from pyroclaw.models import METHODS
 
@@ -65,6 +67,26 @@ def test_the_report_has_them_beside_shorter_runs(data_dir, tmp_path):
     table = pages[1].read_text().partition("first 2 tasks")[2].partition("\n\n")[0]
     (row,) = [line for line in table.splitlines() if line.startswith("| EWC")]
     assert after in row and f"/ewc/{folder.name}/" in row and "| CLAW |" in table
+
+
+def test_the_report_joins_them_to_other_repetitions_of_so_many_tasks(data_dir, tmp_path):
+    out = tmp_path / "records"
+    learn(data_dir, out, "ewc", "--epochs", "10")
+    for seed in ("1", "2"):
+        call = arguments(data_dir, out, "--epochs", "10", "--tasks", "2", "--seed", seed)
+        assert run.main([*call, "--method", "ewc"]) == 0
+    assert (
+        run.main([*arguments(data_dir, out, "--epochs", "10", "--tasks", "2"), "--method", "vcl", "--set", "lr=0.01"])
+        == 0
+    )
+    (bench,) = [one for one in collect(out) if one.reduced]
+    ((protocol, group),) = bench.reduced.items()
+    joined, other = sorted(group, key=lambda one: one.method)
+    assert protocol == "first 2 tasks" and joined.summary["seeds"] == [0, 1, 2] and other.summary["seeds"] == [0]
+    whole, *made = [record for folder in sorted(out.glob("*/ewc/*")) for record in read(folder)]
+    expected = {whole["seed"]: np.mean(whole["test_accuracy"][1])}
+    expected |= {record["seed"]: np.mean(record["test_accuracy"][-1]) for record in made}
+    assert joined.by_seed() == pytest.approx(expected)
 
 
 def test_joint_training_that_had_not_begun_then_is_not_beside_them(data_dir, tmp_path):
