@@ -133,6 +133,11 @@ class Bench:
     def everything(self) -> list[Setting]:
         return [*self.main.values(), *self.others, *(one for group in self.reduced.values() for one in group)]
 
+    def searchable(self) -> dict[str, Setting]:
+        """Each method's own setting, of a method that has shorter runs only as they have it."""
+        shorter = [one for group in self.reduced.values() for one in group if not one.changes and not one.outdated()]
+        return {one.method: one for one in shorter} | self.main
+
     def ablations(self) -> dict[str, Setting]:
         """CLAW's, by what differs from its own setting."""
         found = {one.against(self.main.get("claw")): one for one in self.others if one.method == "claw"}

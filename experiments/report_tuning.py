@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pyroclaw.errors import InputError
 from pyroclaw.experiments import paper
 from pyroclaw.experiments.report_cells import MISSING, Cell, Row, Table
-from pyroclaw.experiments.report_records import Bench, Setting, shown
+from pyroclaw.experiments.report_records import Bench, Setting, ordered, shown
 
 WHOLE = "whole protocol"
 UNEQUAL = "not equal: trials, budget or repetitions differ"
@@ -53,11 +53,11 @@ def tuning(benches: Sequence[Bench], results: Path) -> Table:
     by_hand = _by_hand(results, searches)
     groups = []
     for bench in [one for one in benches if one.main]:
-        name = next(iter(bench.main.values())).config["bench"]
-        here = [one for one in searches if name in one.study["seeds"] and one.study["method"] in bench.main]
-        rows = [row for method in bench.methods() for row in _rows(bench, method, name, here, by_hand)]
+        name, own = next(iter(bench.main.values())).config["bench"], bench.searchable()
+        here = [one for one in searches if name in one.study["seeds"] and one.study["method"] in own]
+        rows = [row for method in ordered(own) for row in _rows(own[method], name, here, by_hand)]
         tried = {one.study["method"] for one in here} | {method for place, method in by_hand if place == name}
-        others = [shown(method) for method in bench.methods() if method in bench.main and method not in tried]
+        others = [shown(method) for method in ordered(own) if method not in tried]
         if others:
             text = f"not searched here: {', '.join(others)}"
             rows.append([Cell("all others" if rows else "all"), Cell("0"), MISSING, MISSING, Cell(text, words=True)])
@@ -74,11 +74,9 @@ def tuning(benches: Sequence[Bench], results: Path) -> Table:
 
 
 def _rows(
-    bench: Bench, method: str, name: str, here: Sequence[Search], by_hand: Mapping[tuple[str, str], list[dict]]
+    setting: Setting, name: str, here: Sequence[Search], by_hand: Mapping[tuple[str, str], list[dict]]
 ) -> list[Row]:
-    setting: Setting | None = bench.main.get(method)
-    if setting is None:
-        return []
+    method = setting.method
     rows: list[Row] = []
     for search in [one for one in here if one.study["method"] == method]:
         trials, budget, seeds = search.kind(name)

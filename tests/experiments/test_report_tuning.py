@@ -72,6 +72,19 @@ def test_an_unequal_search_is_called_so(tmp_path, values, budget):
     assert rows[1][2] == (budget["reduced"] or "whole protocol")
 
 
+def test_methods_with_shorter_runs_only_are_in_the_table(tmp_path):
+    study(tmp_path, "vcl", [0.5, 0.7])
+    study(tmp_path, "ltg", [0.5, 0.7])
+    one = bench(vcl=1.0)
+    config = {"bench": "cifar100", "protocol": "cifar100", "data": "0123", "tasks": 5, "settings": {"lam": 1.0}}
+    shorter = [Setting("ltg", "tasks-5", Path("ltg"), config, {}, 1.0)]
+    changed = Setting("frcl", "lr-0.1_tasks-5", Path("frcl"), config, {}, 1.0)
+    one.reduced["first 5 tasks"] = [*shorter, changed]
+    rows = texts(tuning([one], tmp_path))["CIFAR-100"]
+    assert [row[0] for row in rows] == ["VCL", "LTG"]
+    assert all(row[-1].endswith("used: the best") for row in rows)
+
+
 def test_a_budget_that_is_not_recorded_is_not_made_up(tmp_path):
     study(tmp_path, "vcl", [0.5, 0.7], budget=None)
     assert texts(tuning([bench(vcl=1.0)], tmp_path))["CIFAR-100"][0][2] == "not recorded"
