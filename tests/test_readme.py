@@ -53,7 +53,11 @@ def cells():
 @pytest.mark.parametrize(("method", "bench", "cell"), list(cells()))
 def test_numbers_of_the_table_are_those_of_the_records_and_of_the_paper(method, bench, cell):
     """If they are not: python experiments/report.py --into README.md."""
-    folders = list((ROOT / "experiments" / "results" / bench / method).glob("default-*"))
+    made = (ROOT / "experiments" / "results" / bench / method).glob("*")
+    named = {re.sub(r"-[^-]+$", "", folder.name): folder for folder in made}
+    # a joint run that waited for its last task ends as the default does, and stands for it where there is none
+    usual = re.compile("default" if "default" in named else r"first-\d+")
+    folders = [folder for name, folder in named.items() if usual.fullmatch(name)]
     reported = paper.accuracy(bench, method)
     beside = f"({reported[0]})" if reported else ""
     if not folders:
