@@ -133,7 +133,7 @@ class Bench:
     def everything(self) -> list[Setting]:
         return [*self.main.values(), *self.others, *(one for group in self.reduced.values() for one in group)]
 
-    def searchable(self) -> dict[str, Setting]:
+    def own_settings(self) -> dict[str, Setting]:
         """Each method's own setting, of a method that has shorter runs only as they have it."""
         shorter = [one for group in self.reduced.values() for one in group if not one.changes and not one.outdated()]
         return {one.method: one for one in shorter} | self.main

@@ -53,7 +53,7 @@ def tuning(benches: Sequence[Bench], results: Path) -> Table:
     by_hand = _by_hand(results, searches)
     groups = []
     for bench in [one for one in benches if one.main]:
-        name, own = next(iter(bench.main.values())).config["bench"], bench.searchable()
+        name, own = next(iter(bench.main.values())).config["bench"], bench.own_settings()
         here = [one for one in searches if name in one.study["seeds"] and one.study["method"] in own]
         rows = [row for method in ordered(own) for row in _rows(own[method], name, here, by_hand)]
         tried = {one.study["method"] for one in here} | {method for place, method in by_hand if place == name}
